@@ -1,0 +1,3 @@
+from logbus.config.topic import TopicConfig
+
+__all__ = ["TopicConfig"]

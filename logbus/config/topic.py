@@ -1,0 +1,44 @@
+"""The frozen settings of one topic, swapped whole when any of them changes."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+
+@frozen
+class TopicConfig:
+    """
+    What a partition's log needs to know of its topic's configuration.
+
+    Names are Kafka's topic keys with dots as underscores; units are in the names; −1 means "no limit".
+    """
+
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    compression_type: str = "producer"
+    delete_retention_ms: int = 86_400_000
+    file_delete_delay_ms: int = 60_000
+    flush_before_ack: bool = True
+    flush_messages: int = 2**63 - 1
+    flush_ms: int = 2**63 - 1
+    index_interval_bytes: int = 4096
+    max_compaction_lag_ms: int = 2**63 - 1
+    max_message_bytes: int = 1_048_588
+    message_timestamp_after_max_ms: int = 3_600_000
+    message_timestamp_before_max_ms: int = 2**63 - 1
+    message_timestamp_type: str = "CreateTime"
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    min_insync_replicas: int = 1
+    preallocate: bool = False
+    retention_bytes: int = -1
+    retention_ms: int = 604_800_000
+    segment_bytes: int = 1_073_741_824
+    segment_index_bytes: int = 10_485_760
+    segment_jitter_ms: int = 0
+    segment_ms: int = 604_800_000
+    unclean_leader_election_enable: bool = False
+
+    @property
+    def compacted(self) -> bool:
+        """Whether the cleaner keeps the last value of each key."""
+        return "compact" in self.cleanup_policy

@@ -1,0 +1,93 @@
+"""
+The frozen values every package speaks in.
+
+Values that serve as dictionary keys on the hot path are named tuples: their hash and equality run in C.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import NamedTuple
+
+from attrs import frozen
+
+LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+NO_OFFSET = -1
+NO_EPOCH = -1
+NO_TIMESTAMP = -1
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic, as in ``orders-3``."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class OffsetAndEpoch(NamedTuple):
+    """An offset with the leader epoch in force there (−1: unknown)."""
+
+    offset: int
+    epoch: int
+
+
+class TimestampOffset(NamedTuple):
+    """A record found by its timestamp: milliseconds since 1970, its offset, and the leader epoch of its batch."""
+
+    timestamp: int
+    offset: int
+    epoch: int
+
+
+@frozen
+class Endpoint:
+    """Where clients reach a broker on one listener."""
+
+    listener: str
+    host: str
+    port: int
+    protocol: str = "kafka"
+
+
+@frozen
+class LeaderAndIsr:
+    """
+    Who leads a partition and which replicas are in sync.
+
+    :ivar leader: broker id, or −1 when the partition is offline.
+    :ivar leader_epoch: grows by one with every election.
+    :ivar isr: broker ids of the in-sync replicas.
+    :ivar controller_epoch: epoch of the controller that wrote this.
+    :ivar version: the znode's version; compare-and-set token for the next change.
+    """
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int = 0
+    version: int = 0
+
+
+def topic_name_problem(name: str) -> str | None:
+    """
+    Say why ``name`` cannot name a topic, or None if it can (Kafka's ``Topic.validate``).
+    """
+    if not name:
+        return "the topic name is empty"
+    if name in (".", ".."):
+        return f"the topic name cannot be {name!r}"
+    if len(name) > 249:
+        return f"the topic name has {len(name)} characters; at most 249 are allowed"
+    if not LEGAL_TOPIC_NAME.fullmatch(name):
+        return f"the topic name {name!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
+    return None
+
+
+def new_topic_id(random_bytes: bytes) -> uuid.UUID:
+    """A random (version 4) topic id out of 16 random bytes, never one that clients reserve."""
+    return uuid.UUID(bytes=random_bytes, version=4)
