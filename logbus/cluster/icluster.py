@@ -1,0 +1,117 @@
+"""
+Seams of the cluster package: what the controller announces, who hears it, and who then holds the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from uuid import UUID
+
+from attrs import frozen
+from twisted.internet.defer import Deferred
+from zope.interface import Interface
+
+from logbus.cluster.metadata import BrokerImage
+from logbus.errors import ApiError
+from logbus.model import LeaderAndIsr, TopicPartition
+
+NO_OVERRIDES: Mapping[str, str] = MappingProxyType({})
+
+
+@frozen
+class PartitionState:
+    """
+    Everything a broker must know of one partition to play its role in it.
+
+    :ivar replicas: broker ids, the preferred leader first.
+    :ivar is_new: the partition was created by this very announcement: an absent log is no loss.
+    :ivar overrides: the topic's configuration, as strings by Kafka's names; each broker lays them over its own
+        defaults (``view.topic_config(overrides)``). One mapping is shared by all partitions of a topic.
+    """
+
+    topic_partition: TopicPartition
+    topic_id: UUID
+    replicas: tuple[int, ...]
+    leader_and_isr: LeaderAndIsr
+    is_new: bool = False
+    overrides: Mapping[str, str] = NO_OVERRIDES
+
+
+@frozen
+class DeletedTopic:
+    """A topic that is gone, with the number of partitions it had."""
+
+    name: str
+    topic_id: UUID
+    partitions: int
+
+
+@frozen
+class Announcement:
+    """
+    One batch of decisions from the controller to one broker; everything in it is the state, not the change.
+
+    :ivar controller_epoch: announcements of a lower one than was seen before are refused.
+    :ivar broker_epoch: of the broker that is meant; one meant for its former life is refused.
+    :ivar brokers: all live brokers, or None when they did not change.
+    :ivar partitions: grouped by topic, ascending by partition number.
+    :ivar deleted: topics to forget, with their logs; applied before ``partitions``, so that a topic may be
+        deleted and made again in one announcement.
+    :ivar configs: new overrides of topics, by topic name.
+    :ivar full: this is all there is: what is known and not in it does not exist any more.
+    """
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    brokers: Mapping[int, BrokerImage] | None = None
+    partitions: tuple[PartitionState, ...] = ()
+    deleted: tuple[DeletedTopic, ...] = ()
+    configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    full: bool = False
+
+
+PartitionErrors = Mapping[TopicPartition, ApiError]
+"""What failed, by partition; empty when all went well."""
+
+
+class IAnnouncementReceiver(Interface):
+    """A broker, as the controller sees it: this very process, or one at the other end of a channel."""
+
+    def apply(announcement: Announcement) -> Deferred[PartitionErrors]:
+        """
+        Make ``announcement`` true on the broker, after all earlier ones.
+
+        :return: fires once the broker serves what it was told, with the partitions it could not bring up.
+        :raise ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH.
+        """
+
+
+class IReplicaHost(Interface):
+    """
+    Holds this broker's replicas: opens and creates their logs, and plays leader or follower for them.
+
+    Calls come one after the other: the next only after the Deferred of the one before has fired.
+    """
+
+    def become(states: Sequence[PartitionState]) -> Deferred[PartitionErrors]:
+        """
+        Take the roles in ``states`` (this broker is among the replicas of each), creating or opening logs.
+
+        A state with the leader epoch already held changes nothing but the ISR, the replicas and the configuration.
+        A log on disk with another topic id belongs to a deleted predecessor and is replaced.
+
+        :return: fires when all are usable. A partition whose log directory failed is in the answer with
+            KAFKA_STORAGE_ERROR, and does not hold back the others.
+        """
+
+    def remove(topic_partitions: Sequence[TopicPartition]) -> Deferred[PartitionErrors]:
+        """
+        Give up these replicas and delete their logs; unknown ones are ignored.
+
+        :return: fires when no client can reach them and their names are free to be created again.
+        """
+
+    def configure(topic: str, overrides: Mapping[str, str]) -> None:
+        """The overrides of a topic changed: swap the configuration of its logs here."""

@@ -1,0 +1,220 @@
+"""
+The image: what this broker knows of the cluster.
+
+It changes in place, so that a change costs what changed and not what exists, and only through
+:meth:`ClusterMetadata.changing`, so that readers on the reactor never see half a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+from uuid import UUID
+
+from attrs import define, field, frozen
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from logbus.model import Endpoint, LeaderAndIsr, TopicPartition
+
+NO_CONTROLLER = -1
+
+
+@frozen
+class BrokerImage:
+    """
+    A live broker.
+
+    :ivar endpoints: where clients reach it, by listener name.
+    :ivar epoch: the czxid of its registration; grows with every restart.
+    """
+
+    broker_id: int
+    endpoints: Mapping[str, Endpoint]
+    rack: str | None = None
+    epoch: int = -1
+
+
+@frozen
+class PartitionImage:
+    """Where one partition lives: its replicas (the preferred leader first), and who leads."""
+
+    replicas: tuple[int, ...]
+    leader_and_isr: LeaderAndIsr
+
+    @property
+    def leader(self) -> int:
+        """Broker id of the leader, or −1."""
+        return self.leader_and_isr.leader
+
+    @property
+    def leader_epoch(self) -> int:
+        """The leader's epoch."""
+        return self.leader_and_isr.leader_epoch
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """Broker ids of the in-sync replicas."""
+        return self.leader_and_isr.isr
+
+
+@define(eq=False)
+class TopicImage:
+    """
+    A topic. Read it, never change it: only :class:`ClusterMetadata` does.
+
+    :ivar partitions: indexed by partition number.
+    :ivar configs: the topic's overrides as strings, by Kafka's names.
+    """
+
+    name: str
+    topic_id: UUID
+    partitions: list[PartitionImage] = field(factory=list)
+    configs: Mapping[str, str] = MappingProxyType({})
+
+
+@define(eq=False)
+class ClusterMetadata:
+    """
+    Brokers, topics and the controller, as last announced.
+
+    :ivar cluster_id: 22 characters of URL-safe base64.
+    :ivar controller_id: broker id of the controller, or −1 while there is none.
+    :ivar brokers: live brokers by id. Read only.
+    :ivar topics: topics by name. Read only.
+    :ivar version: grows by one with every change; a cached answer is good as long as it stands still.
+    """
+
+    cluster_id: str
+    controller_id: int = NO_CONTROLLER
+    brokers: dict[int, BrokerImage] = field(factory=dict, init=False)
+    topics: dict[str, TopicImage] = field(factory=dict, init=False)
+    version: int = field(default=0, init=False)
+    _by_id: dict[UUID, TopicImage] = field(factory=dict, init=False)
+    _subscribers: list[Callable[[], None]] = field(factory=list, init=False)
+    _changing: bool = field(default=False, init=False)
+    _log = Logger()
+
+    # Reading.
+
+    def topic(self, name: str) -> TopicImage | None:
+        """The topic called ``name``, if it exists."""
+        return self.topics.get(name)
+
+    def topic_by_id(self, topic_id: UUID) -> TopicImage | None:
+        """The topic with ``topic_id``, if it exists (a recreated topic has a new id)."""
+        return self._by_id.get(topic_id)
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionImage | None:
+        """The partition, if it exists."""
+        topic = self.topics.get(topic_partition.topic)
+        if topic is None or not 0 <= topic_partition.partition < len(topic.partitions):
+            return None
+        return topic.partitions[topic_partition.partition]
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions of all topics; O(topics)."""
+        return sum(len(topic.partitions) for topic in self.topics.values())
+
+    # Waiting.
+
+    def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """
+        Call ``changed`` after each change, once per batch of changes.
+
+        :return: a function that ends the subscription; calling it twice does no harm.
+        """
+        self._subscribers.append(changed)
+
+        def unsubscribe() -> None:
+            if changed in self._subscribers:
+                self._subscribers.remove(changed)
+
+        return unsubscribe
+
+    def wait_for(self, condition: Callable[[ClusterMetadata], bool]) -> Deferred[None]:
+        """
+        Fires as soon as ``condition`` holds: now, or after a change. Cancel it (or ``addTimeout``) to give up.
+        """
+        waiting: Deferred[None] = Deferred(lambda _: unsubscribe())
+
+        def look() -> None:
+            try:
+                met = condition(self)
+            except Exception:
+                unsubscribe()
+                waiting.errback()
+                return
+            if met:
+                unsubscribe()
+                waiting.callback(None)
+
+        unsubscribe = self.subscribe(look)
+        look()
+        return waiting
+
+    # Changing: everything below only inside `with metadata.changing():`.
+
+    @contextmanager
+    def changing(self) -> Iterator[ClusterMetadata]:
+        """Make several changes that readers see as one; subscribers are told at the end."""
+        if self._changing:
+            raise RuntimeError("the metadata is already being changed")
+        self._changing = True
+        try:
+            yield self
+        finally:
+            self._changing = False
+            self.version += 1
+        for changed in list(self._subscribers):
+            try:
+                changed()
+            except Exception:
+                self._log.failure("a subscriber to the cluster metadata failed")
+
+    def set_controller(self, broker_id: int) -> None:
+        """Note who the controller is (−1: nobody)."""
+        self.controller_id = broker_id
+
+    def set_brokers(self, brokers: Mapping[int, BrokerImage]) -> None:
+        """Replace the set of live brokers."""
+        self.brokers.clear()
+        self.brokers.update(brokers)
+
+    def set_partitions(self, name: str, topic_id: UUID, partitions: Sequence[tuple[int, PartitionImage]]) -> None:
+        """
+        Add or replace partitions, given with their numbers in ascending order, and the topic if it is unknown.
+
+        A known topic with another id is the predecessor of this one and is forgotten first.
+
+        :raise ValueError: the numbers would leave a gap.
+        """
+        topic = self.topics.get(name)
+        if topic is None or topic.topic_id != topic_id:
+            self.remove_topic(name)
+            topic = self.topics[name] = self._by_id[topic_id] = TopicImage(name, topic_id)
+        held = topic.partitions
+        for number, image in partitions:
+            if number < len(held):
+                held[number] = image
+            elif number == len(held):
+                held.append(image)
+            else:
+                raise ValueError(f"partition {name}-{number} came before {name}-{len(held)}")
+
+    def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
+        """Replace a topic's overrides; nothing happens when the topic is unknown."""
+        topic = self.topics.get(name)
+        if topic is not None:
+            topic.configs = MappingProxyType(dict(configs))
+
+    def remove_topic(self, name: str, topic_id: UUID | None = None) -> TopicImage | None:
+        """Forget a topic (only if it still has ``topic_id``, when that is given); the image that was, if any."""
+        topic = self.topics.get(name)
+        if topic is None or (topic_id is not None and topic.topic_id != topic_id):
+            return None
+        del self.topics[name]
+        self._by_id.pop(topic.topic_id, None)
+        return topic
