@@ -1,0 +1,222 @@
+"""
+Incremental fetch sessions (KIP-227): the broker remembers which partitions a consumer wants, and says only what changed.
+
+A session keeps a *dirty set*: the partitions that may have something new.  It watches the replicas themselves, so an idle
+session costs nothing, whatever its number of partitions, and a fetch costs what changed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Union
+
+from attrs import define, field
+
+from logbus.cluster.reads import Got, Want
+from logbus.cluster.replicas import Replica, Replicas, Watcher
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import NO_EPOCH
+
+NO_SESSION = 0
+FINAL_EPOCH = -1
+INITIAL_EPOCH = 0
+MAX_EPOCH = 2**31 - 1
+
+#: A session that was not used for so long may be given up for a new one (Kafka's value).
+EVICTION_SECONDS = 120.0
+
+TopicKey = Union[str, bytes]  # noqa: UP007 - evaluated at run time
+Key = tuple[TopicKey, int]
+
+
+@define(eq=False, slots=True)
+class Remembered(Want):
+    """A partition of a session, with what the client was last told of it."""
+
+    topic_key: TopicKey = ""
+    told: tuple[int, int, int] | None = None
+
+
+@define(eq=False)
+class FetchSession:
+    """
+    What one consumer wants; a :class:`~logbus.cluster.reads.Source` of fetches.
+
+    :ivar epoch: the epoch the next request must carry.
+    :ivar by_id: whether the client names topics by id; a session never mixes the two.
+    """
+
+    session_id: int
+    by_id: bool
+    last_used: float
+    _replicas: Replicas
+    epoch: int = 1
+    partitions: dict[Key, Remembered] = field(factory=dict, init=False)
+    _dirty: dict[Key, None] = field(factory=dict, init=False)
+    _watched: dict[tuple[str, int], Replica] = field(factory=dict, init=False)
+    _keys: dict[tuple[str, int], Key] = field(factory=dict, init=False)
+    _arrivals: Watcher | None = field(default=None, init=False)
+
+    @property
+    def empty(self) -> bool:
+        return not self.partitions
+
+    def wants(self) -> Sequence[Want]:
+        found = []
+        for key in self._dirty:
+            want = self.partitions[key]
+            self._look_at(want)
+            found.append(want)
+        return found
+
+    def watch(self, watcher: Watcher) -> None:
+        self._arrivals = watcher
+
+    def unwatch(self, watcher: Watcher) -> None:
+        if self._arrivals is watcher:
+            self._arrivals = None
+
+    def moved(self, replica: Replica, size: int) -> None:
+        """A replica has more to read (called by the replica)."""
+        key = self._keys.get(replica.topic_partition)
+        if key is not None:
+            self._dirty[key] = None
+        if self._arrivals is not None:
+            self._arrivals.moved(replica, size)
+
+    def update(self, wants: Sequence[Remembered], forgotten: Sequence[Key]) -> None:
+        """Take over what the request changed."""
+        for want in wants:
+            key = (want.topic_key, want.partition)
+            before = self.partitions.get(key)
+            if before is not None:
+                want.told = before.told
+            self.partitions[key] = want
+            self._keys[(want.topic, want.partition)] = key
+            self._dirty[key] = None
+        for key in forgotten:
+            gone = self.partitions.pop(key, None)
+            self._dirty.pop(key, None)
+            if gone is not None:
+                name = (gone.topic, gone.partition)
+                self._keys.pop(name, None)
+                replica = self._watched.pop(name, None)
+                if replica is not None:
+                    replica.watchers.pop(self, None)
+
+    def worth_telling(self, got: Sequence[Got], *, everything: bool) -> list[Got]:
+        """
+        Pick what the client does not know yet, and settle what stays dirty.
+
+        Partitions that gave records go to the back, so that no partition starves the others.
+        """
+        told = []
+        for answer in got:
+            want = answer.want
+            assert isinstance(want, Remembered)
+            key = (want.topic_key, want.partition)
+            if key not in self.partitions:
+                continue
+            self._dirty.pop(key, None)
+            state = (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset)
+            has_news = answer.data is not None or answer.error is not None or answer.diverging is not None
+            if has_news or want.offset < answer.last_stable_offset:
+                self._dirty[key] = None
+            if everything or has_news or want.told != state:
+                told.append(answer)
+                want.told = None if answer.error is not None else state
+        return told
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        for replica in self._watched.values():
+            replica.watchers.pop(self, None)
+        self._watched.clear()
+
+    def _look_at(self, want: Want) -> None:
+        """Watch the replica behind ``want``, which may be another one than last time (a recreated topic)."""
+        name = (want.topic, want.partition)
+        replica = self._replicas.find(*name)
+        before = self._watched.get(name)
+        if replica is before:
+            return
+        if before is not None:
+            before.watchers.pop(self, None)
+            del self._watched[name]
+        if replica is not None:
+            replica.watchers[self] = None
+            self._watched[name] = replica
+
+
+@define(eq=False)
+class FetchSessions:
+    """
+    All sessions of this broker, a bounded number of them.
+
+    :param slots: how many at most; a client that finds none free fetches without a session, as before KIP-227.
+    """
+
+    _replicas: Replicas
+    _seconds: Callable[[], float]
+    _random: random.Random
+    slots: int
+    _sessions: OrderedDict[int, FetchSession] = field(factory=OrderedDict, init=False)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def create(self, *, by_id: bool) -> FetchSession | None:
+        """A new session, or None when all slots are taken by sessions in use."""
+        now = self._seconds()
+        while len(self._sessions) >= self.slots:
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now - oldest.last_used < EVICTION_SECONDS:
+                return None
+            self.close(oldest.session_id)
+        while (session_id := self._random.randint(1, 2**31 - 1)) in self._sessions:
+            pass
+        session = self._sessions[session_id] = FetchSession(session_id, by_id, now, self._replicas)
+        return session
+
+    def resume(self, session_id: int, epoch: int, *, by_id: bool) -> FetchSession:
+        """
+        The session an incremental fetch continues.
+
+        :raise ApiError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR: the
+            client starts a new session.
+        """
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {session_id}")
+        if epoch != session.epoch:
+            raise ApiError(
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+                f"fetch session {session_id} is at epoch {session.epoch}, the request at {epoch}",
+            )
+        if by_id != session.by_id:
+            raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
+        session.last_used = self._seconds()
+        self._sessions.move_to_end(session_id)
+        return session
+
+    def close(self, session_id: int) -> None:
+        """Give a session up; unknown ones are ignored."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
+
+
+__all__ = [
+    "FINAL_EPOCH",
+    "INITIAL_EPOCH",
+    "NO_EPOCH",
+    "NO_SESSION",
+    "FetchSession",
+    "FetchSessions",
+    "Key",
+    "Remembered",
+    "TopicKey",
+]
