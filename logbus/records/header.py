@@ -1,0 +1,239 @@
+"""
+The 61 bytes in front of every record batch, magic 2 (KIP-98; Kafka's "Record Batch" format).
+
+::
+
+    base_offset int64 | length int32 | leader_epoch int32 | magic int8 | crc uint32 | attributes int16
+    last_offset_delta int32 | base_timestamp int64 | max_timestamp int64
+    producer_id int64 | producer_epoch int16 | base_sequence int32 | record_count int32 | records ...
+
+``length`` counts what follows it. The CRC covers everything from ``attributes`` to the end, so the broker may assign
+``base_offset`` and ``leader_epoch`` without touching it; stamping the log append time must recompute it.
+
+Attributes: bits 0-2 codec, 3 timestamp is the log append time, 4 transactional, 5 control, 6 ``base_timestamp`` is a
+delete horizon (KIP-534), the rest reserved.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from logbus.errors import DecodeError
+from logbus.records.checksum import Buffer, crc32c
+
+HEADER = Struct(">qiibIhiqqqhii")
+HEADER_SIZE = HEADER.size
+MAGIC = 2
+
+LENGTH_OVERHEAD = 12
+"""Bytes of a batch that its ``length`` field does not count: ``base_offset`` and the field itself."""
+MIN_LENGTH = HEADER_SIZE - LENGTH_OVERHEAD
+"""The ``length`` of a batch without records."""
+MIN_RECORD_SIZE = 7
+"""Seven fields of at least a byte: length, attributes, timestamp, offset, key, value, headers."""
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+KNOWN_BITS = 0x7F
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+
+PREFIX = Struct(">qii")
+"""``base_offset``, ``length``, ``leader_epoch`` at position 0: what lies in front of the CRC's reach, but for magic."""
+PREFIX_SIZE = PREFIX.size
+BASE_OFFSET = Struct(">q")
+BASE_OFFSET_AT = 0
+OFFSET_AND_LENGTH = Struct(">qi")
+"""``base_offset`` and ``length`` at position 0: all it takes to hop from batch to batch."""
+LEADER_EPOCH = Struct(">i")
+LEADER_EPOCH_AT = 12
+MAGIC_AT = 16
+CRC = Struct(">I")
+CRC_AT = 17
+ATTRIBUTES = Struct(">h")
+ATTRIBUTES_AT = 21
+"""Also where the CRC's reach begins."""
+LAST_OFFSET_DELTA = Struct(">i")
+LAST_OFFSET_DELTA_AT = 23
+MAX_TIMESTAMP = Struct(">q")
+MAX_TIMESTAMP_AT = 35
+
+_unpack = HEADER.unpack_from
+_new_tuple = tuple.__new__
+
+
+class BatchHeader(NamedTuple):
+    """
+    A batch's header, field by field, as read: nothing in it is checked.
+
+    Times are milliseconds since 1970; -1 stands for "none" in the epochs, the producer's id, its sequence and times.
+    ``max_timestamp`` is what the producer claims: some write the last record's time, which may be lower than
+    ``base_timestamp``.
+    """
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch, header included."""
+        return self.length + LENGTH_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset the batch stands for, even if compaction removed the record there."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The first offset after the batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec(self) -> int:
+        """The compression codec's number, 0-7; see :class:`logbus.records.compression.Codec`."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def log_append_time(self) -> bool:
+        """Whether ``max_timestamp``, the broker's clock, is the timestamp of every record."""
+        return self.attributes & LOG_APPEND_TIME_BIT != 0
+
+    @property
+    def transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def control(self) -> bool:
+        """Whether the batch holds a transaction marker instead of a user's records."""
+        return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def delete_horizon(self) -> int | None:
+        """When compaction may drop the batch's tombstones and markers, in ms since 1970; None: not decided yet."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+    @property
+    def has_producer_id(self) -> bool:
+        """Whether an idempotent producer wrote the batch."""
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the last record; after 2**31 - 1 they go on from 0. -1 without sequence."""
+        if self.base_sequence < 0:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+
+def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
+    """
+    Read the header of the batch that starts at ``pos``; its fields are not checked.
+
+    :raises DecodeError: fewer than 61 bytes are left.
+    """
+    try:
+        return _new_tuple(BatchHeader, _unpack(buf, pos))
+    except struct.error:
+        raise DecodeError(f"{len(buf) - pos} bytes at {pos} are too few for a record batch header") from None
+
+
+def iter_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """
+    Hop over the whole batches in ``buf``, from ``pos`` on: position and header of each.
+
+    A batch that is not all there ends the walk in silence: answers to a fetch may end in the middle of one.
+
+    :raises DecodeError: what is there cannot be a batch of magic 2.
+    """
+    end = len(buf)
+    while end - pos >= HEADER_SIZE:
+        header = _new_tuple(BatchHeader, _unpack(buf, pos))
+        length = header.length
+        if length < MIN_LENGTH or header.magic != MAGIC:
+            raise DecodeError(
+                f"no record batch at {pos}: length {length}, magic {header.magic} (at least {MIN_LENGTH}, {MAGIC})"
+            )
+        if length > end - pos - LENGTH_OVERHEAD:
+            return
+        yield pos, header
+        pos += length + LENGTH_OVERHEAD
+
+
+def batch_crc(buf: Buffer, pos: int, size: int) -> int:
+    """The CRC that the batch of ``size`` bytes at ``pos`` should carry."""
+    return crc32c(memoryview(buf)[pos + ATTRIBUTES_AT : pos + size])
+
+
+def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:
+    """Whether the batch at ``pos``, which must be there in whole, carries the right CRC."""
+    return crc32c(memoryview(buf)[pos + ATTRIBUTES_AT : pos + header.length + LENGTH_OVERHEAD]) == header.crc
+
+
+def batch_problem(buf: Buffer, pos: int, header: BatchHeader) -> str | None:
+    """
+    Say why the batch at ``pos`` cannot stand in a log, or None if it can. For bytes from a disk or another broker:
+    control batches, and batches that compaction thinned out, are as good as any.
+    """
+    if header.magic != MAGIC:
+        return f"magic is {header.magic}, not {MAGIC}"
+    if header.length < MIN_LENGTH:
+        return f"length is {header.length}, below the {MIN_LENGTH} of an empty batch"
+    if header.size > len(buf) - pos:
+        return f"{header.size} bytes announced, {len(buf) - pos} there"
+    if header.base_offset < 0 or header.last_offset_delta < 0:
+        return f"offsets {header.base_offset} + {header.last_offset_delta} are negative"
+    if not 0 <= header.record_count <= header.last_offset_delta + 1:
+        return f"{header.record_count} records for {header.last_offset_delta + 1} offsets"
+    if not check_crc(buf, pos, header):
+        computed = batch_crc(buf, pos, header.size)
+        return f"CRC is {header.crc:#010x}, computed {computed:#010x}"
+    return None
+
+
+def patch_offset_and_epoch(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
+    """Give the batch at ``pos`` its place in the log, in place. The CRC does not cover either field."""
+    BASE_OFFSET.pack_into(buf, pos, base_offset)
+    LEADER_EPOCH.pack_into(buf, pos + LEADER_EPOCH_AT, leader_epoch)
+
+
+def patched_prefix(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
+    """
+    The first :data:`PREFIX_SIZE` bytes of the batch with its place in the log, for bytes that must not be changed:
+    write this, then the batch from there on.
+    """
+    return PREFIX.pack(base_offset, header.length, leader_epoch)
+
+
+def rewrite_log_append_time(buf: bytearray | memoryview, pos: int, ms: int) -> None:
+    """
+    Stamp the batch at ``pos`` with the broker's time, in place: every record counts as appended at ``ms``
+    (``message.timestamp.type=LogAppendTime``). The CRC is computed anew, which reads the whole batch.
+
+    :param ms: milliseconds since 1970.
+    """
+    _, length = OFFSET_AND_LENGTH.unpack_from(buf, pos)
+    attributes: int = ATTRIBUTES.unpack_from(buf, pos + ATTRIBUTES_AT)[0]
+    ATTRIBUTES.pack_into(buf, pos + ATTRIBUTES_AT, attributes | LOG_APPEND_TIME_BIT)
+    MAX_TIMESTAMP.pack_into(buf, pos + MAX_TIMESTAMP_AT, ms)
+    CRC.pack_into(buf, pos + CRC_AT, batch_crc(buf, pos, length + LENGTH_OVERHEAD))

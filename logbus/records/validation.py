@@ -1,0 +1,143 @@
+"""
+What a broker demands of a produced batch before it takes it, without looking at a single record.
+
+Everything is told from the header and the CRC, so the cost does not grow with the number of records. Records
+themselves are looked at only where their meaning is needed (compacted topics).
+"""
+
+from __future__ import annotations
+
+from logbus.errors import ApiError, ErrorCode
+from logbus.records.checksum import Buffer
+from logbus.records.compression import MAX_DECOMPRESSED, Codec
+from logbus.records.header import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER_SIZE,
+    KNOWN_BITS,
+    LENGTH_OVERHEAD,
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    MAGIC_AT,
+    MIN_LENGTH,
+    MIN_RECORD_SIZE,
+    NO_PRODUCER_ID,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    check_crc,
+    read_header,
+)
+
+_FROM_A_CLIENT = CODEC_MASK | TRANSACTIONAL_BIT
+_LAST_CODEC = max(Codec)
+_MAX_COMPRESSED_COUNT = MAX_DECOMPRESSED // MIN_RECORD_SIZE
+NO_TIMESTAMP = -1
+
+
+def validate_produced(data: Buffer, *, zstd_allowed: bool = True) -> BatchHeader:
+    """
+    Check what a producer sent for one partition: exactly one whole batch of magic 2, fit to be stored as it is.
+
+    ``base_offset`` and ``leader_epoch`` may be anything, since the broker overwrites both; so may the producer's
+    epoch and sequence when there is no producer id, since some clients leave zeros there. The batch's size is for the
+    caller to hold against the topic's ``max.message.bytes``, its timestamps against the topic's bounds.
+
+    :param data: the records field of a Produce request, all of it.
+    :param zstd_allowed: False below Produce version 7, whose readers know no zstd (KIP-110).
+    :returns: the header; ``size`` is ``len(data)``.
+    :raises ApiError: CORRUPT_MESSAGE, UNSUPPORTED_FOR_MESSAGE_FORMAT (magic 0 and 1), INVALID_RECORD,
+        INVALID_TIMESTAMP or UNSUPPORTED_COMPRESSION_TYPE; the message says what is wrong.
+    """
+    size = len(data)
+    if size < HEADER_SIZE or data[MAGIC_AT] != MAGIC:
+        raise _not_a_batch(data)
+    header = read_header(data)
+    length = header.length
+    if length != size - LENGTH_OVERHEAD:
+        raise _wrong_length(length, size)
+    if not check_crc(data, 0, header):
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the CRC of the record batch does not match ({header.crc:#010x})")
+
+    attributes = header.attributes
+    if attributes & ~_FROM_A_CLIENT:
+        raise _bad_attributes(attributes)
+    codec = attributes & CODEC_MASK
+    if codec:
+        if codec > _LAST_CODEC:
+            raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression codec {codec}")
+        if codec == Codec.ZSTD and not zstd_allowed:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later; this request is older"
+            )
+
+    count = header.record_count
+    if count < 1 or count != header.last_offset_delta + 1:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"a batch of {count} records cannot have last offset delta {header.last_offset_delta}",
+        )
+    if (count > _MAX_COMPRESSED_COUNT) if codec else (count * MIN_RECORD_SIZE > length - MIN_LENGTH):
+        raise ApiError(ErrorCode.INVALID_RECORD, f"{count} records do not fit a batch of {size} bytes")
+    if header.base_timestamp < NO_TIMESTAMP or header.max_timestamp < NO_TIMESTAMP:
+        raise ApiError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamps {header.base_timestamp} and {header.max_timestamp} must not be negative",
+        )
+
+    producer_id = header.producer_id
+    if producer_id != NO_PRODUCER_ID:
+        if producer_id < 0 or header.producer_epoch < 0 or header.base_sequence < 0:
+            raise ApiError(
+                ErrorCode.INVALID_RECORD,
+                f"producer id {producer_id}, epoch {header.producer_epoch} and sequence {header.base_sequence} "
+                "do not go together",
+            )
+    elif attributes & TRANSACTIONAL_BIT:
+        raise ApiError(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
+    return header
+
+
+def _not_a_batch(data: Buffer) -> ApiError:
+    """The error for data too short for a header, or with another magic."""
+    size = len(data)
+    if size == 0:
+        return ApiError(ErrorCode.INVALID_RECORD, "one record batch per partition is required; there is none")
+    # Magic lies at the same place in every format, so that one can tell.
+    if size > MAGIC_AT and data[MAGIC_AT] in (0, 1):
+        return ApiError(
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            f"message format {data[MAGIC_AT]} is not supported; record batches of magic {MAGIC} are",
+        )
+    if size < HEADER_SIZE:
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are too few for a record batch")
+    return ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record batch cannot have magic {data[MAGIC_AT]}")
+
+
+def _wrong_length(length: int, size: int) -> ApiError:
+    """The error for a batch that does not end where the data does."""
+    if length < MIN_LENGTH:
+        return ApiError(
+            ErrorCode.CORRUPT_MESSAGE, f"a record batch cannot have length {length}; {MIN_LENGTH} is the least"
+        )
+    if length > size - LENGTH_OVERHEAD:
+        return ApiError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"the record batch announces {length + LENGTH_OVERHEAD} bytes, {size} are there",
+        )
+    return ApiError(
+        ErrorCode.INVALID_RECORD,
+        f"exactly one record batch per partition is allowed; {size - length - LENGTH_OVERHEAD} bytes follow the first",
+    )
+
+
+def _bad_attributes(attributes: int) -> ApiError:
+    """The error for attribute bits that are not a producer's to set."""
+    if attributes & CONTROL_BIT:
+        return ApiError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
+    if attributes & DELETE_HORIZON_BIT:
+        return ApiError(ErrorCode.INVALID_RECORD, "clients may not set the delete horizon of a batch")
+    if attributes & ~KNOWN_BITS:
+        return ApiError(ErrorCode.INVALID_RECORD, f"reserved bits are set in the attributes {attributes & 0xFFFF:#06x}")
+    assert attributes & LOG_APPEND_TIME_BIT
+    return ApiError(ErrorCode.INVALID_TIMESTAMP, "clients may not set the timestamp type to LogAppendTime")
