@@ -1,0 +1,173 @@
+"""
+The SQLite file behind the embedded store: opened with care, written in whole transactions.
+
+Everything here blocks; it is called on the store's own thread only, where sqlite3 releases the GIL.
+
+The file is in WAL mode with ``synchronous=FULL``: a commit returns after the log has been synced (in the rollback
+modes a power cut just after the commit may bring the journal back, and with it the state before). The write-ahead log
+is locked exclusively, so that a second process cannot write beside us.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from attrs import define, field
+
+from logbus.metastore.imetastore import StoreUnusable
+from logbus.metastore.tree import Row, Tree
+
+SCHEMA_VERSION = 1
+APPLICATION_ID = 0x6C676273  # "lgbs"
+
+_SCHEMA = """
+CREATE TABLE node (
+    path TEXT PRIMARY KEY, data BLOB NOT NULL, czxid INTEGER NOT NULL, mzxid INTEGER NOT NULL, ctime INTEGER NOT NULL,
+    mtime INTEGER NOT NULL, version INTEGER NOT NULL, creations INTEGER NOT NULL, owner INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO counter VALUES ('zxid', 0);
+"""
+_UPSERT = "INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_DELETE = "DELETE FROM node WHERE path = ?"
+_SELECT = "SELECT path, data, czxid, mzxid, ctime, mtime, version, creations, owner FROM node"
+
+
+class DatabaseFull(StoreUnusable):
+    """There is no room for the transaction; it was taken back, and later ones may succeed."""
+
+
+@define(eq=False)
+class Database:
+    """One ``metadata.db``, held open."""
+
+    path: Path
+    _connection: sqlite3.Connection | None = field(default=None, init=False)
+
+    def open(self) -> Tree:
+        """
+        Open or create the file and read all of it.
+
+        :raise StoreUnusable: it is damaged, not ours, of a newer version, or held by another process; it is left as
+            it is.
+        """
+        try:
+            with self._explained():
+                # Used by one thread at a time, but a pool may replace its thread.
+                self._connection = sqlite3.connect(
+                    self.path, timeout=0.0, isolation_level=None, check_same_thread=False
+                )
+                self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+                new = self._is_new()
+                if not new:
+                    self._check()
+                self._connection.execute("PRAGMA synchronous = FULL")
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                if new:
+                    self._create()
+                return self._read()
+        except BaseException:
+            self.close()
+            raise
+
+    def commit(self, rows: Iterable[Row], gone: Iterable[str], zxid: int) -> None:
+        """
+        Write a transaction; it survives a power cut from the return on.
+
+        :param rows: nodes made or changed; ``gone``: paths of nodes deleted.
+        :raise DatabaseFull: nothing was written.
+        :raise StoreUnusable: nobody knows what was written.
+        """
+        connection = self._connection
+        if connection is None:
+            raise StoreUnusable(f"{self.path} is closed")
+        with self._explained():
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                connection.executemany(_DELETE, ((path,) for path in gone))
+                connection.executemany(_UPSERT, rows)
+                connection.execute("UPDATE counter SET value = ? WHERE name = 'zxid'", (zxid,))
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        """Fold the write-ahead log into the file and let go of it."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _is_new(self) -> bool:
+        # An empty file, or what a power cut left of one between the first page and the schema.
+        return self._number("PRAGMA application_id") == 0 and self._number("SELECT count(*) FROM sqlite_master") == 0
+
+    def _check(self) -> None:
+        kind = self._number("PRAGMA application_id")
+        version = self._number("PRAGMA user_version")
+        if kind != APPLICATION_ID:
+            raise StoreUnusable(f"{self.path} is an SQLite file, but not a metadata store; move it out of the way")
+        if version > SCHEMA_VERSION:
+            raise StoreUnusable(
+                f"{self.path} has schema version {version}, of a newer release; this one knows {SCHEMA_VERSION}"
+            )
+        if version < 1:
+            raise StoreUnusable(f"{self.path} has schema version {version}, which never was; restore it from a copy")
+        [[verdict], *_] = self._execute("PRAGMA quick_check(1)").fetchall()
+        if verdict != "ok":
+            raise StoreUnusable(f"{self.path} is damaged ({verdict}); restore it from a copy")
+
+    def _create(self) -> None:
+        # One transaction, so that a power cut leaves an empty file or a complete one.
+        self._execute("BEGIN")
+        for statement in _SCHEMA.split(";"):
+            self._execute(statement)
+        self._execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        self._execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        self._execute("COMMIT")
+        # SQLite syncs the directory for its journals, but not for the file itself.
+        directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def _read(self) -> Tree:
+        zxid = self._number("SELECT value FROM counter WHERE name = 'zxid'")
+        return Tree.load(map(Row._make, self._execute(_SELECT)), zxid)
+
+    def _execute(self, statement: str) -> sqlite3.Cursor:
+        assert self._connection is not None
+        return self._connection.execute(statement)
+
+    def _number(self, statement: str) -> int:
+        row = self._execute(statement).fetchone()
+        if row is None:
+            raise StoreUnusable(f"{self.path} is damaged (no answer to {statement!r}); restore it from a copy")
+        return int(row[0])
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn what SQLite and the file system say into one sentence that names the file."""
+        try:
+            yield
+        except StoreUnusable:
+            raise
+        except OSError as error:
+            raise StoreUnusable(f"{self.path} cannot be used: {error.strerror}") from error
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code == sqlite3.SQLITE_FULL:
+                raise DatabaseFull(f"{self.path}: there is no room for a change of the metadata") from error
+            if code == sqlite3.SQLITE_BUSY:
+                raise StoreUnusable(f"{self.path} is held by another process") from error
+            if code == sqlite3.SQLITE_CANTOPEN:
+                raise StoreUnusable(f"{self.path} cannot be opened: check the directory and its permissions") from error
+            if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+                raise StoreUnusable(f"{self.path} is damaged ({error}); restore it from a copy") from error
+            raise StoreUnusable(f"{self.path} cannot be used: {error}") from error

@@ -1,0 +1,255 @@
+"""What every metadata store does alike, and ZooKeeper too: one suite, mixed into a test case per store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from zope.interface.verify import verifyObject
+
+from logbus.metastore.imetastore import (
+    BadPath,
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    EventKind,
+    IMetadataStore,
+    MultiFailed,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SessionState,
+    Set,
+    Stat,
+    WatchedEvent,
+)
+
+
+class StoreConformance:
+    """Mix in before ``SynchronousTestCase``, and provide :meth:`make_store`."""
+
+    store: Any
+    assertEqual: Any
+    assertGreater: Any
+    assertIn: Any
+    assertIsInstance: Any
+    assertIsNone: Any
+    assertLess: Any
+    assertNotEqual: Any
+    failureResultOf: Any
+    flushLoggedErrors: Any
+    successResultOf: Any
+
+    def make_store(self) -> Any:
+        """An open store with an empty tree."""
+        raise NotImplementedError
+
+    def setUp(self) -> None:
+        self.store = self.make_store()
+        self.heard: list[WatchedEvent] = []
+
+    def done(self, deferred: Deferred[Any]) -> Any:
+        """The result of a Deferred that has fired."""
+        return self.successResultOf(deferred)
+
+    def make(self, *paths: str) -> None:
+        """Create persistent nodes."""
+        for path in paths:
+            self.done(self.store.create(path, b""))
+
+    def test_provides_the_interface(self) -> None:
+        """It provides IMetadataStore."""
+        verifyObject(IMetadataStore, self.store)
+
+    def test_what_was_created_can_be_read(self) -> None:
+        """A new node has its data, version 0 and no children."""
+        self.assertEqual(self.done(self.store.create("/a", b"x")), "/a")
+        data, stat = self.done(self.store.get("/a"))
+        self.assertEqual((data, stat.version, stat.num_children, stat.ephemeral_owner), (b"x", 0, 0, 0))
+        self.assertEqual(stat.czxid, stat.mzxid)
+        self.assertEqual(self.done(self.store.exists("/a")), stat)
+
+    def test_creation_ids_grow(self) -> None:
+        """A node made later has the greater czxid, also at a path used before."""
+        self.make("/a")
+        first = self.done(self.store.exists("/a")).czxid
+        self.done(self.store.delete("/a"))
+        self.make("/a")
+        self.assertGreater(self.done(self.store.exists("/a")).czxid, first)
+
+    def test_create_refusals(self) -> None:
+        """A node is made once, under a parent that exists and is not ephemeral, at a clean path."""
+        self.make("/a")
+        self.done(self.store.create("/e", b"", ephemeral=True))
+        self.failureResultOf(self.store.create("/a"), NodeExists)
+        self.failureResultOf(self.store.create("/x/y"), NoNode)
+        self.failureResultOf(self.store.create("/e/y"), NoChildrenForEphemerals)
+        for path in ("a", "", "/a/", "//", "/a//b", "/a/../b", "/a/.", "/a\x00"):
+            self.failureResultOf(self.store.create(path), BadPath)
+
+    def test_set_compares_versions(self) -> None:
+        """Data is replaced if the version is the expected one, or any; the version and mzxid grow."""
+        self.make("/a")
+        before = self.done(self.store.exists("/a"))
+        stat = self.done(self.store.set("/a", b"1", 0))
+        self.assertIsInstance(stat, Stat)
+        self.assertEqual((stat.version, stat.czxid), (1, before.czxid))
+        self.assertGreater(stat.mzxid, before.mzxid)
+        self.failureResultOf(self.store.set("/a", b"2", 0), BadVersion)
+        self.assertEqual(self.done(self.store.set("/a", b"3")).version, 2)
+        self.assertEqual(self.done(self.store.get("/a"))[0], b"3")
+        self.failureResultOf(self.store.set("/b", b""), NoNode)
+
+    def test_delete_compares_versions(self) -> None:
+        """A node is deleted if it has no children and the expected version."""
+        self.make("/a", "/a/b")
+        self.failureResultOf(self.store.delete("/a"), NotEmpty)
+        self.failureResultOf(self.store.delete("/a/b", 1), BadVersion)
+        self.assertIsNone(self.done(self.store.delete("/a/b", 0)))
+        self.assertIsNone(self.done(self.store.exists("/a/b")))
+        self.failureResultOf(self.store.delete("/a/b"), NoNode)
+        self.done(self.store.delete("/a"))
+
+    def test_children(self) -> None:
+        """Children are listed by name."""
+        self.make("/a", "/a/z", "/a/b", "/a/b/c")
+        self.assertEqual(self.done(self.store.children("/a")), ["b", "z"])
+        self.assertEqual(self.done(self.store.exists("/a")).num_children, 2)
+        self.failureResultOf(self.store.children("/none"), NoNode)
+
+    def test_sequence(self) -> None:
+        """A sequence node's number counts the creations under its parent, and is never used again."""
+        self.make("/s")
+        self.assertEqual(self.done(self.store.create("/s/n_", sequence=True)), "/s/n_0000000000")
+        self.done(self.store.delete("/s/n_0000000000"))
+        self.assertEqual(self.done(self.store.create("/s/n_", sequence=True)), "/s/n_0000000001")
+
+    def test_ephemeral_owner(self) -> None:
+        """An ephemeral names its session."""
+        self.done(self.store.create("/e", b"", ephemeral=True))
+        self.assertEqual(self.done(self.store.exists("/e")).ephemeral_owner, self.store.session_id)
+        self.assertNotEqual(self.store.session_id, 0)
+
+    def test_multi_is_all(self) -> None:
+        """The operations of a transaction see each other's effects and share one zxid."""
+        self.make("/a")
+        results = self.done(
+            self.store.multi(
+                [Create("/b", b"1"), Create("/b/c"), Set("/b", b"2", 0), Check("/b", 1), Delete("/a"), Check("/b/c")]
+            )
+        )
+        self.assertEqual([results[0], results[1], results[3], results[4]], ["/b", "/b/c", None, None])
+        data, stat = self.done(self.store.get("/b"))
+        self.assertEqual((data, stat.version), (b"2", 1))
+        self.assertEqual(self.done(self.store.exists("/b/c")).czxid, stat.czxid)
+        self.assertIsNone(self.done(self.store.exists("/a")))
+
+    def test_multi_is_nothing(self) -> None:
+        """When one operation fails, none took place, and the failure says which."""
+        self.make("/a", "/a/b")
+        before = self.done(self.store.get("/a"))
+        ops = [
+            Set("/a", b"new"),
+            Delete("/a/b"),
+            Create("/a/c"),
+            Create("/a/n", sequence=True),
+            Delete("/a/c"),
+            Check("/a", 5),
+            Create("/d"),
+        ]
+        failed = self.failureResultOf(self.store.multi(ops), MultiFailed).value
+        self.assertEqual((failed.index, failed.op), (5, ops[5]))
+        self.assertIsInstance(failed.error, BadVersion)
+        self.assertEqual(self.done(self.store.get("/a")), before)
+        self.assertEqual(self.done(self.store.children("/a")), ["b"])
+        self.assertIsNone(self.done(self.store.exists("/d")))
+        self.assertEqual(self.done(self.store.create("/a/n", sequence=True)), "/a/n0000000001")
+
+    def test_data_watch_fires_once(self) -> None:
+        """A watch left by get or exists hears the next change, and no other."""
+        self.make("/a")
+        self.done(self.store.get("/a", self.heard.append))
+        self.done(self.store.set("/a", b"1"))
+        self.done(self.store.set("/a", b"2"))
+        self.assertEqual(self.heard, [WatchedEvent(EventKind.CHANGED, "/a")])
+
+    def test_watch_for_creation(self) -> None:
+        """A watch left by exists hears a node coming, one left by a failed get hears nothing."""
+        self.done(self.store.exists("/a", self.heard.append))
+        self.failureResultOf(self.store.get("/b", self.heard.append), NoNode)
+        self.failureResultOf(self.store.children("/b", self.heard.append), NoNode)
+        self.make("/b", "/a")
+        self.assertEqual(self.heard, [WatchedEvent(EventKind.CREATED, "/a")])
+
+    def test_watch_for_deletion(self) -> None:
+        """A watcher that waits for data and for children hears of a deletion once."""
+        self.make("/a")
+        self.done(self.store.get("/a", self.heard.append))
+        self.done(self.store.children("/a", self.heard.append))
+        self.done(self.store.delete("/a"))
+        self.assertEqual(self.heard, [WatchedEvent(EventKind.DELETED, "/a")])
+
+    def test_child_watch(self) -> None:
+        """A watch on children hears one come or go, but not what happens inside it or to the node's data."""
+        self.make("/a", "/a/b")
+        self.done(self.store.children("/a", self.heard.append))
+        self.done(self.store.set("/a", b"1"))
+        self.done(self.store.set("/a/b", b"1"))
+        self.make("/a/b/c")
+        self.assertEqual(self.heard, [])
+        self.done(self.store.delete("/a/b/c"))
+        self.done(self.store.delete("/a/b"))
+        self.make("/a/d")
+        self.assertEqual(self.heard, [WatchedEvent(EventKind.CHILDREN, "/a")])
+
+    def test_failed_multi_wakes_nobody(self) -> None:
+        """What did not take place is not seen."""
+        self.make("/a")
+        self.done(self.store.get("/a", self.heard.append))
+        self.failureResultOf(self.store.multi([Set("/a", b"1"), Check("/a", 7)]), MultiFailed)
+        self.assertEqual(self.heard, [])
+
+    def test_watch_fires_before_the_answer(self) -> None:
+        """Whoever sees the answer to a change has heard of it; order holds for what callbacks ask for, too."""
+        self.make("/a")
+        order: list[str] = []
+
+        def watcher(event: WatchedEvent) -> None:
+            order.append("watch")
+            self.store.get("/a").addCallback(lambda found: order.append(f"read {found[0].decode()}"))
+
+        self.done(self.store.get("/a", watcher))
+        self.store.set("/a", b"1").addCallback(lambda _: order.append("set 1"))
+        self.store.set("/a", b"2").addCallback(lambda _: order.append("set 2"))
+        self.store.sync().addCallback(lambda _: order.append("sync"))
+        self.done(self.store.sync())
+        self.assertEqual(order.index("watch"), 0)
+        self.assertLess(order.index("set 1"), order.index("set 2"))
+        self.assertLess(order.index("set 2"), order.index("sync"))
+
+    def test_a_broken_watcher_harms_nobody(self) -> None:
+        """An exception in a watcher is logged; the change and other watchers are served."""
+        self.make("/a")
+
+        def broken(event: WatchedEvent) -> None:
+            raise ZeroDivisionError
+
+        self.done(self.store.get("/a", broken))
+        self.done(self.store.get("/a", self.heard.append))
+        self.done(self.store.set("/a", b"1"))
+        self.assertEqual(len(self.heard), 1)
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+    def test_close(self) -> None:
+        """Closing serves what was asked before, tells the listeners once, and refuses what comes after."""
+        states: list[SessionState] = []
+        self.store.subscribe(states.append)
+        pending = self.store.create("/a")
+        self.done(self.store.close())
+        self.assertEqual(self.done(pending), "/a")
+        self.assertEqual(states, [SessionState.CLOSED])
+        self.failureResultOf(self.store.get("/a"))
+        self.done(self.store.close())
+        self.assertEqual(states, [SessionState.CLOSED])
