@@ -1,0 +1,263 @@
+"""
+How a message is declared: one class for all versions, each field with the versions that have it.
+
+.. code-block:: python
+
+    @struct
+    class FetchPartition:
+        partition: Int32
+        current_leader_epoch: Int32 = field("9+", default=-1, ignorable=True)
+        fetch_offset: Int64
+
+    @message(1, versions="4-18", flexible="12+")
+    class FetchRequest:
+        cluster_id: String | None = tagged(0, "12+", default=None, ignorable=True)
+        max_wait_ms: Int32
+        topics: list[FetchTopic]
+
+The fields stand in the order of the wire. The classes become attrs classes with slots, comparison, ``repr`` and an
+``__init__`` that takes keywords only; there are no validators or converters, since decoders fill the slots directly.
+
+* A field without a default is a required keyword. A field that some version lacks needs a default: decoders of that
+  version fill it in, and its encoders refuse any other value, unless the field is ``ignorable``.
+* ``| None`` means that null may be sent in every version, unless ``nullable`` narrows it.
+* A :func:`tagged` struct with ``| None`` and no ``nullable`` is None when its tag is absent.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Any, Literal, TypeVar, dataclass_transform, overload
+
+import attrs
+
+from logbus.wire.versions import ALL_VERSIONS, VersionRange
+
+T = TypeVar("T")
+
+MessageKind = Literal["request", "response", "data"]
+
+SPEC_ATTRIBUTE = "__wire_spec__"
+
+
+class _Required(Enum):
+    """Stands where a default would."""
+
+    REQUIRED = auto()
+
+
+REQUIRED = _Required.REQUIRED
+
+
+class SchemaError(TypeError):
+    """A message is declared, or asked for, in a way that makes no sense."""
+
+
+@attrs.frozen
+class FieldSpec:
+    """
+    What the type of a field cannot say.
+
+    :ivar versions: versions that have the field.
+    :ivar tag: number of the tag, None when the field is not tagged.
+    :ivar default: value in versions that lack the field; ``REQUIRED`` if there is none.
+    :ivar factory: makes the default instead, for lists.
+    :ivar nullable: versions in which null may be sent; None stands for "what the type says".
+    """
+
+    versions: VersionRange = ALL_VERSIONS
+    tag: int | None = None
+    default: Any = REQUIRED
+    factory: Callable[[], Any] | None = None
+    nullable: VersionRange | None = None
+    ignorable: bool = False
+
+    @property
+    def required(self) -> bool:
+        """Whether there is no default."""
+        return self.default is REQUIRED and self.factory is None
+
+    def make_default(self) -> Any:
+        """The value of a field that nobody gave."""
+        return self.factory() if self.factory is not None else self.default
+
+
+@attrs.define
+class StructSpec:
+    """A declared struct: its class, its fields in wire order, and the codecs compiled so far."""
+
+    cls: type
+    fields: dict[str, FieldSpec]
+    codecs: dict[object, Any] = attrs.field(factory=dict)
+
+
+@attrs.define
+class MessageSpec(StructSpec):
+    """
+    A declared message.
+
+    :ivar api_key: Kafka's number of the API; None for data that is in no request.
+    :ivar versions: versions we can spell.
+    :ivar flexible: versions with compact lengths and tagged fields.
+    """
+
+    api_key: int | None = None
+    versions: VersionRange = ALL_VERSIONS
+    flexible: VersionRange = ALL_VERSIONS
+    kind: MessageKind = "data"
+
+
+@overload
+def field(versions: str = ..., *, ignorable: bool = ..., nullable: str | None = ...) -> Any: ...
+@overload
+def field(versions: str = ..., *, default: T, ignorable: bool = ..., nullable: str | None = ...) -> T: ...
+@overload
+def field(versions: str = ..., *, factory: Callable[[], T], ignorable: bool = ..., nullable: str | None = ...) -> T: ...
+def field(
+    versions: str = "0+",
+    *,
+    default: Any = REQUIRED,
+    factory: Callable[[], Any] | None = None,
+    ignorable: bool = False,
+    nullable: str | None = None,
+) -> Any:
+    """
+    Say of a field what its type cannot.
+
+    :param versions: the versions that have it, as in ``"9+"``.
+    :param default: its value where nobody gave one.
+    :param factory: makes the default, for lists (``factory=list``).
+    :param ignorable: whether a version that lacks the field may silently drop a value.
+    :param nullable: the versions in which null may be sent; default: all, if the type has ``| None``.
+    """
+    return _spec(None, versions, default, factory, ignorable, nullable)
+
+
+@overload
+def tagged(tag: int, versions: str, *, default: T, ignorable: bool = ..., nullable: str | None = ...) -> T: ...
+@overload
+def tagged(
+    tag: int, versions: str, *, factory: Callable[[], T], ignorable: bool = ..., nullable: str | None = ...
+) -> T: ...
+def tagged(
+    tag: int,
+    versions: str,
+    *,
+    default: Any = REQUIRED,
+    factory: Callable[[], Any] | None = None,
+    ignorable: bool = False,
+    nullable: str | None = None,
+) -> Any:
+    """
+    A field in the tag section (KIP-482): sent only when it differs from its default. Parameters as for :func:`field`.
+    """
+    return _spec(tag, versions, default, factory, ignorable, nullable)
+
+
+def _spec(
+    tag: int | None,
+    versions: str,
+    default: Any,
+    factory: Callable[[], Any] | None,
+    ignorable: bool,
+    nullable: str | None,
+) -> FieldSpec:
+    return FieldSpec(
+        VersionRange.parse(versions),
+        tag,
+        default,
+        factory,
+        None if nullable is None else VersionRange.parse(nullable),
+        ignorable,
+    )
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field, tagged))
+def struct(cls: type[T]) -> type[T]:
+    """Declare a struct: something messages, or other structs, have fields of."""
+    made, fields = _slotted(cls)
+    setattr(made, SPEC_ATTRIBUTE, StructSpec(made, fields))
+    return made
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field, tagged))
+def message(
+    api_key: int | None, *, versions: str, flexible: str, kind: MessageKind | None = None
+) -> Callable[[type[T]], type[T]]:
+    """
+    Declare a message.
+
+    :param api_key: Kafka's number of the API, None for data that is in no request.
+    :param versions: the versions we can spell, as in ``"4-18"``.
+    :param flexible: those with compact lengths and tagged fields, ``"none"`` if there are none.
+    :param kind: default: what the class's name ends in, ``Request`` or ``Response``, else ``"data"``.
+    """
+
+    def declare(cls: type[T]) -> type[T]:
+        made, fields = _slotted(cls)
+        spec = MessageSpec(
+            made,
+            fields,
+            api_key=api_key,
+            versions=VersionRange.parse(versions),
+            flexible=VersionRange.parse(flexible),
+            kind=kind or _kind_by_name(cls.__name__),
+        )
+        setattr(made, SPEC_ATTRIBUTE, spec)
+        return made
+
+    return declare
+
+
+def _kind_by_name(name: str) -> MessageKind:
+    if name.endswith("Request"):
+        return "request"
+    return "response" if name.endswith("Response") else "data"
+
+
+def _slotted(cls: type[T]) -> tuple[type[T], dict[str, FieldSpec]]:
+    """Make an attrs class of ``cls``, keeping what :func:`field` and :func:`tagged` said of its fields."""
+    fields: dict[str, FieldSpec] = {}
+    these: dict[str, Any] = {}
+    for name in inspect.get_annotations(cls):
+        given = cls.__dict__.get(name, REQUIRED)
+        spec = given if isinstance(given, FieldSpec) else FieldSpec(default=given)
+        fields[name] = spec
+        if spec.required:
+            these[name] = attrs.field()
+        elif spec.factory is not None:
+            these[name] = attrs.field(factory=spec.factory)
+        else:
+            these[name] = attrs.field(default=spec.default)
+        if given is not REQUIRED:
+            delattr(cls, name)
+    made = attrs.define(
+        cls, these=these, kw_only=True, weakref_slot=False, on_setattr=attrs.setters.NO_OP, getstate_setstate=False
+    )
+    return made, fields
+
+
+def struct_spec(cls: type) -> StructSpec:
+    """
+    What was declared of ``cls``.
+
+    :raises SchemaError: when it was not declared by :func:`struct` or :func:`message`.
+    """
+    found = cls.__dict__.get(SPEC_ATTRIBUTE)
+    if not isinstance(found, StructSpec):
+        raise SchemaError(f"{cls.__name__} is not declared with @struct or @message")
+    return found
+
+
+def message_spec(cls: type) -> MessageSpec:
+    """
+    What was declared of the message ``cls``.
+
+    :raises SchemaError: when it was not declared by :func:`message`.
+    """
+    found = struct_spec(cls)
+    if not isinstance(found, MessageSpec):
+        raise SchemaError(f"{cls.__name__} is a struct, not a message")
+    return found

@@ -1,0 +1,75 @@
+"""
+The messages, one family per module, and the register of APIs by number.
+
+============================================= ===================================================
+:mod:`~logbus.wire.messages.api_versions`     what a broker serves
+:mod:`~logbus.wire.messages.metadata`         brokers, leaders, topics described
+:mod:`~logbus.wire.messages.records`          produce, fetch, offsets by time and by epoch
+:mod:`~logbus.wire.messages.topics`           topics created and deleted
+:mod:`~logbus.wire.messages.configs`          settings described and altered
+:mod:`~logbus.wire.messages.transactions`     producer ids
+============================================= ===================================================
+
+A family is imported when one of its APIs is first asked for: declaring all of them at once costs a part of a second.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from attrs import frozen
+
+from logbus.wire.declaration import message_spec
+from logbus.wire.messages.names import API_NAMES
+from logbus.wire.versions import VersionRange
+
+__all__ = ["API_KEYS", "API_NAMES", "Api", "api"]
+
+_FAMILIES = {
+    "records": {0: "Produce", 1: "Fetch", 2: "ListOffsets", 23: "OffsetForLeaderEpoch"},
+    "metadata": {3: "Metadata", 60: "DescribeCluster", 75: "DescribeTopicPartitions"},
+    "api_versions": {18: "ApiVersions"},
+    "topics": {19: "CreateTopics", 20: "DeleteTopics", 21: "DeleteRecords", 37: "CreatePartitions"},
+    "configs": {32: "DescribeConfigs", 33: "AlterConfigs", 44: "IncrementalAlterConfigs"},
+    "transactions": {22: "InitProducerId"},
+}
+
+_PLACES = {key: (family, name) for family, apis in _FAMILIES.items() for key, name in apis.items()}
+
+#: The APIs that have messages here.
+API_KEYS = frozenset(_PLACES)
+
+
+@frozen
+class Api:
+    """
+    One API: its messages and the versions in which we can spell them.
+
+    :ivar flexible: versions with compact lengths, tags, and (but for ApiVersions responses) flexible headers.
+    """
+
+    key: int
+    name: str
+    request: type[Any]
+    response: type[Any]
+    versions: VersionRange
+    flexible: VersionRange
+
+
+@cache
+def api(key: int) -> Api:
+    """
+    The API of Kafka's number ``key``; its family of messages is imported on first use.
+
+    :raises LookupError: there are no messages for it here.
+    """
+    if key not in _PLACES:
+        raise LookupError(f"there are no messages for the API {key} ({API_NAMES.get(key, 'unknown')})")
+    family, name = _PLACES[key]
+    module = import_module(f"{__name__}.{family}")
+    request = getattr(module, f"{name}Request")
+    response = getattr(module, f"{name}Response")
+    spec = message_spec(request)
+    return Api(key, name, request, response, spec.versions, spec.flexible)

@@ -1,0 +1,56 @@
+"""What a broker serves: ApiVersions (18)."""
+
+from __future__ import annotations
+
+from logbus.wire.schema import Bool, Int16, Int32, Int64, String, field, message, struct, tagged
+
+
+@message(18, versions="0-4", flexible="3+")
+class ApiVersionsRequest:
+    """Ask what the broker serves, and say what software asks (KIP-511)."""
+
+    client_software_name: String = field("3+", default="", ignorable=True)
+    client_software_version: String = field("3+", default="", ignorable=True)
+
+
+@struct
+class ApiVersion:
+    """The versions of one API."""
+
+    api_key: Int16
+    min_version: Int16
+    max_version: Int16
+
+
+@struct
+class SupportedFeatureKey:
+    """The levels of a feature that this broker could run at (KIP-584)."""
+
+    name: String
+    min_version: Int16
+    max_version: Int16
+
+
+@struct
+class FinalizedFeatureKey:
+    """The levels of a feature that the cluster runs at (KIP-584)."""
+
+    name: String
+    max_version_level: Int16
+    min_version_level: Int16
+
+
+@message(18, versions="0-4", flexible="3+")
+class ApiVersionsResponse:
+    """
+    The answer to :class:`ApiVersionsRequest`. Its header is always version 0: the client does not know yet what the
+    broker can speak. A request of an unknown version is answered in version 0, with error 35.
+    """
+
+    error_code: Int16 = 0
+    api_keys: list[ApiVersion]
+    throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
+    supported_features: list[SupportedFeatureKey] = tagged(0, "3+", factory=list, ignorable=True)
+    finalized_features_epoch: Int64 = tagged(1, "3+", default=-1, ignorable=True)
+    finalized_features: list[FinalizedFeatureKey] = tagged(2, "3+", factory=list, ignorable=True)
+    zk_migration_ready: Bool = tagged(3, "3+", default=False, ignorable=True)

@@ -1,0 +1,201 @@
+"""
+The schema of the wire: declare messages once for all versions, encode and decode them by compiled code.
+
+.. code-block:: python
+
+    request, end = decode(FetchRequest, 12, buf, pos)
+    request.topics[0].partitions[0].fetch_offset      # mypy knows this is an int
+    parts = encode(FetchResponse(responses=[...]), 12)
+
+Each (message, version, direction) is compiled on first use to one straight function, kept with the class. The modules:
+:mod:`~logbus.wire.declaration` (what is said), :mod:`~logbus.wire.layout` (what that means in one version),
+:mod:`~logbus.wire.codegen_decode` and :mod:`~logbus.wire.codegen_encode` (the functions),
+:mod:`~logbus.wire.decoding` and :mod:`~logbus.wire.encoding` (what these call off the straight path).
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any, Protocol, TypeVar
+
+from logbus.errors import DecodeError
+from logbus.records.slices import Parts, joined
+from logbus.wire.budget import element_budget
+from logbus.wire.codegen_decode import generate_decoder
+from logbus.wire.codegen_encode import generate_encoder
+from logbus.wire.declaration import (
+    SPEC_ATTRIBUTE,
+    MessageSpec,
+    SchemaError,
+    StructSpec,
+    field,
+    message,
+    message_spec,
+    struct,
+    tagged,
+)
+from logbus.wire.decoding import Buffer
+from logbus.wire.encoding import EncodeError
+from logbus.wire.versions import VersionRange
+from logbus.wire.wiretypes import (
+    ZERO_UUID,
+    Bool,
+    Bytes,
+    Float64,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Records,
+    StoredRecords,
+    String,
+    Uint16,
+    Uint32,
+    Uuid,
+)
+
+__all__ = [
+    # Declaring
+    "field",
+    "message",
+    "struct",
+    "tagged",
+    # Wire types
+    "Bool",
+    "Bytes",
+    "Float64",
+    "Int8",
+    "Int16",
+    "Int32",
+    "Int64",
+    "Records",
+    "StoredRecords",
+    "String",
+    "Uint16",
+    "Uint32",
+    "Uuid",
+    "ZERO_UUID",
+    # Encoding and decoding
+    "Buffer",
+    "Decoder",
+    "EncodeError",
+    "Encoder",
+    "Parts",
+    "decode",
+    "decode_versioned",
+    "decoder",
+    "element_budget",
+    "encode",
+    "encode_versioned",
+    "encoder",
+    # What was declared
+    "MessageSpec",
+    "SchemaError",
+    "StructSpec",
+    "VersionRange",
+    "message_spec",
+]
+
+M = TypeVar("M")
+M_co = TypeVar("M_co", covariant=True)
+M_contra = TypeVar("M_contra", contravariant=True)
+
+_VERSION = Struct(">h")
+
+
+class Decoder(Protocol[M_co]):
+    """
+    Reads one version of one message.
+
+    Called with a buffer, the position of the message in it, and how many elements may be built (default: as
+    :func:`~logbus.wire.budget.element_budget` allows for the rest of the buffer). Returns the message and the position
+    after it; whether bytes may follow there is the caller's affair. Records are memoryviews into the buffer.
+
+    Raises :class:`~logbus.errors.DecodeError`, whatever the bytes are, and nothing else.
+    """
+
+    def __call__(self, buf: Buffer, pos: int = 0, budget: int | None = None, /) -> tuple[M_co, int]: ...
+
+
+class Encoder(Protocol[M_contra]):
+    """
+    Spells one version of one message, as parts to be sent in order: one ``bytes`` if nothing lies in files.
+
+    Raises :class:`EncodeError` if the version cannot say what the message holds.
+    """
+
+    def __call__(self, message: M_contra, /) -> Parts: ...
+
+
+def decoder(cls: type[M], version: int) -> Decoder[M]:
+    """
+    The compiled decoder of one version of a message.
+
+    :raises SchemaError: there is no such version.
+    """
+    spec: MessageSpec = getattr(cls, SPEC_ATTRIBUTE)
+    key = ("decode", version)
+    found: Decoder[M] | None = spec.codecs.get(key)
+    if found is None:
+        found = spec.codecs[key] = generate_decoder(message_spec(cls), version)
+    return found
+
+
+def encoder(cls: type[M], version: int) -> Encoder[M]:
+    """
+    The compiled encoder of one version of a message.
+
+    :raises SchemaError: there is no such version.
+    """
+    spec: MessageSpec = getattr(cls, SPEC_ATTRIBUTE)
+    key = ("encode", version)
+    found: Encoder[M] | None = spec.codecs.get(key)
+    if found is None:
+        found = spec.codecs[key] = generate_encoder(message_spec(cls), version)
+    return found
+
+
+def decode(cls: type[M], version: int, buf: Buffer, pos: int = 0, budget: int | None = None) -> tuple[M, int]:
+    """
+    Read one version of a message: see :class:`Decoder`.
+
+    :raises DecodeError: the bytes do not spell the message.
+    :raises SchemaError: there is no such version.
+    """
+    return decoder(cls, version)(buf, pos, budget)
+
+
+def encode(message: Any, version: int) -> Parts:
+    """
+    Spell one version of a message: see :class:`Encoder`.
+
+    :raises EncodeError: the version cannot say what the message holds.
+    :raises SchemaError: there is no such version.
+    """
+    return encoder(type(message), version)(message)
+
+
+def encode_versioned(message: Any, version: int) -> bytes:
+    """
+    Spell data that carries its own version, two bytes in front: records of internal topics, consumer protocol.
+
+    :raises EncodeError: the version cannot say what the message holds.
+    """
+    return _VERSION.pack(version) + joined(encode(message, version))
+
+
+def decode_versioned(cls: type[M], buf: Buffer) -> tuple[M, int]:
+    """
+    Read data that carries its own version in front.
+
+    :returns: the message and its version. Bytes may follow the message: consumers of later versions put them there.
+    :raises DecodeError: the version is none that we know, or the bytes do not spell the message.
+    """
+    if len(buf) < _VERSION.size:
+        raise DecodeError(f"{cls.__name__} has {len(buf)} bytes; its version alone has {_VERSION.size}")
+    (version,) = _VERSION.unpack_from(buf)
+    known = message_spec(cls).versions
+    if not known.includes(version):
+        raise DecodeError(f"{cls.__name__} has version {version}; we know {known}")
+    message, _ = decode(cls, version, buf, _VERSION.size)
+    return message, version
