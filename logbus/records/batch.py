@@ -1,19 +1,45 @@
 """
-Record batches: everything one can do with one.
+Record batches: records in, bytes out, and back.
 
-The header is in :mod:`logbus.records.header`, whose names are public from here too.
+The header is in :mod:`logbus.records.header`, one record's bytes in :mod:`logbus.records.record`, transaction markers
+in :mod:`logbus.records.control`; what one needs of them to work with batches is public from here too.
 """
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+
+from attrs import define, field
+
+from logbus.errors import DecodeError
+from logbus.records.checksum import Buffer, crc32c
+from logbus.records.compression import MAX_DECOMPRESSED, Codec, compress, decompress
+from logbus.records.control import (
+    ControlType,
+    Marker,
+    decode_control_key,
+    decode_marker,
+    encode_control_key,
+    encode_marker,
+)
 from logbus.records.header import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    CONTROL_BIT,
+    CRC,
+    CRC_AT,
+    DELETE_HORIZON_BIT,
     HEADER,
     HEADER_SIZE,
+    LOG_APPEND_TIME_BIT,
     MAGIC,
+    MIN_LENGTH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     PREFIX_SIZE,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     batch_crc,
     batch_problem,
@@ -24,8 +50,15 @@ from logbus.records.header import (
     read_header,
     rewrite_log_append_time,
 )
+from logbus.records.record import Headers, Record, decode_records, encode_record, max_record_size
 
 __all__ = [
+    "BatchBuilder",
+    "decode_batch",
+    "encode_batch",
+    "encode_marker_batch",
+    "iter_records",
+    "rewrite_batch",
     # From .header
     "HEADER",
     "HEADER_SIZE",
@@ -43,4 +76,305 @@ __all__ = [
     "patched_prefix",
     "read_header",
     "rewrite_log_append_time",
+    # From .record
+    "Headers",
+    "Record",
+    "max_record_size",
+    # From .control
+    "ControlType",
+    "Marker",
+    "decode_control_key",
+    "decode_marker",
+    "encode_control_key",
+    "encode_marker",
 ]
+
+NO_TIMESTAMP = -1
+
+
+@define(eq=False)
+class BatchBuilder:
+    """
+    Collects records until a producer sends them.
+
+    :ivar codec: how the batch is compressed when it is built.
+    :ivar level: the codec's level; None is its default.
+    :ivar count: records so far.
+    :ivar size: bytes the batch would have now, uncompressed, header included.
+    """
+
+    codec: Codec = Codec.NONE
+    level: int | None = None
+    count: int = field(default=0, init=False)
+    size: int = field(default=HEADER_SIZE, init=False)
+    base_timestamp: int = field(default=NO_TIMESTAMP, init=False)
+    max_timestamp: int = field(default=NO_TIMESTAMP, init=False)
+    _encoded: list[bytes] = field(factory=list, init=False)
+    _body: bytes | None = field(default=None, init=False)
+
+    def append(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers = ()) -> int:
+        """
+        Add a record.
+
+        :param timestamp: milliseconds since 1970, or -1.
+        :returns: the record's offset within the batch.
+        :raises ValueError: a number is out of range, or a header's name cannot be written as UTF-8.
+        """
+        count = self.count
+        if count == 0:
+            self.base_timestamp = timestamp
+        encoded = encode_record(timestamp - self.base_timestamp, count, key, value, headers)
+        self._encoded.append(encoded)
+        self._body = None
+        self.size += len(encoded)
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        self.count = count + 1
+        return count
+
+    def room_for(self, limit: int, key: bytes | None, value: bytes | None, headers: Headers = ()) -> bool:
+        """Whether the batch stays within ``limit`` bytes, uncompressed, with this record; an empty one takes any."""
+        return self.count == 0 or self.size + max_record_size(key, value, headers) <= limit
+
+    def build(
+        self,
+        *,
+        base_offset: int = 0,
+        leader_epoch: int = -1,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        transactional: bool = False,
+    ) -> bytes:
+        """
+        The batch as bytes. It may be built again, say after the producer got a new epoch: the records are compressed
+        only once.
+
+        :raises ValueError: there are no records.
+        """
+        if not self.count:
+            raise ValueError("a batch needs at least one record")
+        if self._body is None:
+            self._body = compress(self.codec, b"".join(self._encoded), self.level)
+        return _assemble(
+            self._body,
+            base_offset=base_offset,
+            leader_epoch=leader_epoch,
+            attributes=self.codec | (TRANSACTIONAL_BIT if transactional else 0),
+            last_offset_delta=self.count - 1,
+            base_timestamp=self.base_timestamp,
+            max_timestamp=self.max_timestamp,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            record_count=self.count,
+        )
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    leader_epoch: int = -1,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    log_append_time: int | None = None,
+) -> bytes:
+    """
+    A batch of ``records``, which get the offsets from ``base_offset`` on: their own are not looked at.
+
+    :param log_append_time: milliseconds since 1970 with which the broker stamps the batch; None keeps the records'.
+    :raises ValueError: there are no records, or one cannot be encoded.
+    """
+    if not records:
+        raise ValueError("a batch needs at least one record")
+    base_timestamp = records[0].timestamp
+    body = b"".join(
+        [
+            encode_record(timestamp - base_timestamp, delta, key, value, headers)
+            for delta, (_, timestamp, key, value, headers) in enumerate(records)
+        ]
+    )
+    attributes = int(codec)
+    if transactional:
+        attributes |= TRANSACTIONAL_BIT
+    if control:
+        attributes |= CONTROL_BIT
+    if log_append_time is not None:
+        attributes |= LOG_APPEND_TIME_BIT
+    return _assemble(
+        compress(codec, body, level),
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        attributes=attributes,
+        last_offset_delta=len(records) - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=_latest(records) if log_append_time is None else log_append_time,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(records),
+    )
+
+
+def encode_marker_batch(
+    marker: Marker,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    timestamp: int,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+) -> bytes:
+    """The control batch that ends a producer's transaction in one partition."""
+    return encode_batch(
+        [encode_marker(marker, base_offset, timestamp)],
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+    )
+
+
+def rewrite_batch(
+    header: BatchHeader,
+    records: Sequence[Record],
+    *,
+    codec: Codec | None = None,
+    delete_horizon: int | None = None,
+) -> bytes:
+    """
+    The batch of ``header`` with only ``records`` left in it, as compaction wants it: offsets, the producer's numbers
+    and all other fields stay, so that nobody can tell that offsets were removed but by their absence.
+
+    :param records: some of the batch's own, in order; none at all is allowed.
+    :param codec: compress it otherwise; None keeps the codec.
+    :param delete_horizon: set when tombstones and markers may go, in ms since 1970 (KIP-534); None keeps what is set.
+    :raises ValueError: an offset is not the batch's.
+    """
+    base_offset, base_timestamp, attributes = header.base_offset, header.base_timestamp, header.attributes
+    if delete_horizon is not None:
+        base_timestamp = delete_horizon
+        attributes |= DELETE_HORIZON_BIT
+    encoded = []
+    for offset, timestamp, key, value, headers in records:
+        if not base_offset <= offset <= header.last_offset:
+            raise ValueError(f"offset {offset} is not in the batch of {base_offset}..{header.last_offset}")
+        delta = 0 if header.log_append_time else timestamp - base_timestamp
+        encoded.append(encode_record(delta, offset - base_offset, key, value, headers))
+    if not encoded:
+        codec = Codec.NONE
+    elif codec is None:
+        codec = Codec(header.codec)
+    return _assemble(
+        compress(codec, b"".join(encoded)),
+        base_offset=base_offset,
+        leader_epoch=header.leader_epoch,
+        attributes=attributes & ~CODEC_MASK | codec,
+        last_offset_delta=header.last_offset_delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=header.max_timestamp if header.log_append_time or not records else _latest(records),
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        record_count=len(records),
+    )
+
+
+def decode_batch(
+    buf: Buffer, pos: int = 0, *, header: BatchHeader | None = None, limit: int = MAX_DECOMPRESSED
+) -> list[Record]:
+    """
+    Read all records of the batch at ``pos``. The CRC is for the caller to check: see :func:`check_crc`.
+
+    :param header: the batch's header, if it was read before.
+    :param limit: the most bytes the records may have, decompressed.
+    :raises DecodeError: the batch is malformed.
+    :raises ApiError: from decompression: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    if header is None:
+        header = read_header(buf, pos)
+    size = header.size
+    if header.magic != MAGIC or header.length < MIN_LENGTH or size > len(buf) - pos:
+        raise DecodeError(
+            f"no whole record batch at {pos}: magic {header.magic}, {size} bytes of {len(buf) - pos} that are there"
+        )
+    count = header.record_count
+    body = memoryview(buf)[pos + HEADER_SIZE : pos + size]
+    if count == 0 and not body:
+        return []
+    return decode_records(
+        decompress(header.codec, body, limit),
+        count,
+        header.base_offset,
+        header.last_offset_delta,
+        header.base_timestamp,
+        header.max_timestamp if header.log_append_time else None,
+    )
+
+
+def iter_records(buf: Buffer, *, verify: bool = True, limit: int = MAX_DECOMPRESSED) -> Iterator[Record]:
+    """
+    The users' records of all whole batches in ``buf``, in order; control batches are passed over.
+
+    :param verify: check each batch's CRC.
+    :param limit: the most bytes the records of one batch may have, decompressed.
+    :raises DecodeError: a batch is malformed, or its CRC does not match.
+    :raises ApiError: from decompression, as in :func:`decode_batch`.
+    """
+    for pos, header in iter_batches(buf):
+        if verify and not check_crc(buf, pos, header):
+            raise DecodeError(f"the CRC of the batch at offset {header.base_offset} does not match")
+        if not header.control:
+            yield from decode_batch(buf, pos, header=header, limit=limit)
+
+
+def _latest(records: Iterable[Record]) -> int:
+    """The highest timestamp, -1 if none has one."""
+    return max(record.timestamp for record in records)
+
+
+def _assemble(
+    body: bytes,
+    *,
+    base_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    record_count: int,
+) -> bytes:
+    """Put the header in front of the records, CRC included."""
+    try:
+        header = bytearray(
+            HEADER.pack(
+                base_offset,
+                MIN_LENGTH + len(body),
+                leader_epoch,
+                MAGIC,
+                0,
+                attributes,
+                last_offset_delta,
+                base_timestamp,
+                max_timestamp,
+                producer_id,
+                producer_epoch,
+                base_sequence,
+                record_count,
+            )
+        )
+    except struct.error as e:
+        raise ValueError(f"a number does not fit into the header of a record batch: {e}") from None
+    CRC.pack_into(header, CRC_AT, crc32c(body, crc32c(memoryview(header)[ATTRIBUTES_AT:])))
+    return b"".join((header, body))
