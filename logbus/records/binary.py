@@ -25,6 +25,8 @@ def encode_uvarint(n: int) -> bytes:
         return _ONE_BYTE[n]
     if not 0 <= n < 1 << 64:
         raise ValueError(f"{n} is not an unsigned 64-bit number")
+    if n < 0x4000:
+        return bytes((n & 0x7F | 0x80, n >> 7))
     out = bytearray()
     while n > 0x7F:
         out.append(n & 0x7F | 0x80)
@@ -39,8 +41,8 @@ def encode_varint(n: int) -> bytes:
 
     :raises ValueError: it is outside int64.
     """
-    if -_CACHED <= n < _CACHED:
-        return _SIGNED[n]
+    if -SMALL <= n < SMALL:
+        return SMALL_VARINTS[n]
     if not -(1 << 63) <= n < 1 << 63:
         raise ValueError(f"{n} is not a signed 64-bit number")
     return encode_uvarint((n << 1) ^ (n >> 63))
@@ -94,6 +96,10 @@ def _decode(buf: Buffer, pos: int, bits: int, max_bytes: int) -> tuple[int, int]
 
 
 _ONE_BYTE = [bytes((n,)) for n in range(0x80)]
-_CACHED = 1024
-# Indexed by the number itself: negative numbers count from the end of the list.
-_SIGNED = [encode_uvarint(2 * n) for n in range(_CACHED)] + [encode_uvarint(-2 * n - 1) for n in range(-_CACHED, 0)]
+
+SMALL = 1024
+SMALL_VARINTS = [encode_uvarint(2 * n) for n in range(SMALL)] + [encode_uvarint(-2 * n - 1) for n in range(-SMALL, 0)]
+"""
+The encodings of -1024..1023, indexed by the number itself: negative ones count from the end of the list. For loops
+that cannot afford a call per field.
+"""

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from logbus.errors import DecodeError
-from logbus.records.binary import decode_varint, decode_varlong, encode_varint
+from logbus.records.binary import SMALL, SMALL_VARINTS, decode_varint, decode_varlong, encode_varint
 from logbus.records.header import MIN_RECORD_SIZE
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
@@ -30,6 +30,8 @@ MAX_OVERHEAD = 21
 
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _new_tuple = tuple.__new__
+_SHORT, _FEW = SMALL_VARINTS, SMALL
+_ZERO, _NULL = encode_varint(0), encode_varint(-1)
 
 
 class Record(NamedTuple):
@@ -55,28 +57,34 @@ def encode_record(
     timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: Headers = ()
 ) -> bytes:
     """The bytes of one record, its length in front."""
-    parts = [b"\x00", encode_varint(timestamp_delta), encode_varint(offset_delta)]
+    timestamp = _SHORT[timestamp_delta] if -_FEW <= timestamp_delta < _FEW else encode_varint(timestamp_delta)
+    offset = _SHORT[offset_delta] if 0 <= offset_delta < _FEW else encode_varint(offset_delta)
     if key is None:
-        parts.append(b"\x01")
+        key, key_size = b"", _NULL
     else:
-        parts += (encode_varint(len(key)), key)
+        size = len(key)
+        key_size = _SHORT[size] if size < _FEW else encode_varint(size)
     if value is None:
-        parts.append(b"\x01")
+        value, value_size = b"", _NULL
     else:
-        parts += (encode_varint(len(value)), value)
-    if headers:
-        parts.append(encode_varint(len(headers)))
-        for name, content in headers:
-            encoded = name.encode("utf-8", "surrogateescape")
-            parts += (encode_varint(len(encoded)), encoded)
-            if content is None:
-                parts.append(b"\x01")
-            else:
-                parts += (encode_varint(len(content)), content)
-    else:
-        parts.append(b"\x00")
-    body = b"".join(parts)
-    return encode_varint(len(body)) + body
+        size = len(value)
+        value_size = _SHORT[size] if size < _FEW else encode_varint(size)
+    encoded_headers = _encode_headers(headers) if headers else _ZERO
+    body = b"".join((_ZERO, timestamp, offset, key_size, key, value_size, value, encoded_headers))
+    size = len(body)
+    return (_SHORT[size] if size < _FEW else encode_varint(size)) + body
+
+
+def _encode_headers(headers: Headers) -> bytes:
+    parts = [encode_varint(len(headers))]
+    for name, content in headers:
+        encoded = name.encode("utf-8", "surrogateescape")
+        parts += (encode_varint(len(encoded)), encoded)
+        if content is None:
+            parts.append(_NULL)
+        else:
+            parts += (encode_varint(len(content)), content)
+    return b"".join(parts)
 
 
 def max_record_size(key: bytes | None, value: bytes | None, headers: Headers = ()) -> int:
@@ -235,15 +243,25 @@ def _decode_headers(data: bytes, pos: int, end: int) -> tuple[tuple[tuple[str, b
         raise DecodeError(f"{count} headers cannot lie in the {end - pos} bytes left of a record")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
-        size, pos = decode_varint(data, pos)
+        size = data[pos]
+        if size > 0x7F or size & 1:
+            size, pos = decode_varint(data, pos)
+        else:
+            size >>= 1
+            pos += 1
         if not 0 <= size <= end - pos:
             raise DecodeError(f"a header name of {size} bytes at {pos} does not fit into its record")
         name = data[pos : pos + size].decode("utf-8", "surrogateescape")
         pos += size
-        size, pos = decode_varint(data, pos)
-        if size == -1:
-            headers.append((name, None))
-            continue
+        size = data[pos]
+        if size > 0x7F or size & 1:
+            size, pos = decode_varint(data, pos)
+            if size == -1:
+                headers.append((name, None))
+                continue
+        else:
+            size >>= 1
+            pos += 1
         if not 0 <= size <= end - pos:
             raise DecodeError(f"a header value of {size} bytes at {pos} does not fit into its record")
         headers.append((name, data[pos : pos + size]))
