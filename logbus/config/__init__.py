@@ -1,3 +1,22 @@
-from logbus.config.topic import TopicConfig
+"""
+Configuration: Kafka's keys, declared once, and a layered view of what is in force.
 
-__all__ = ["TopicConfig"]
+* :mod:`~logbus.config.keys`: the declarations, by subject; :mod:`~logbus.config.kinds` and
+  :mod:`~logbus.config.key` are what they are made of, :mod:`~logbus.config.table` finds them by name.
+* :mod:`~logbus.config.properties`: the syntax of ``server.properties``.
+* :mod:`~logbus.config.view`: default < file < ``--set`` < cluster < broker < topic, and who is told of changes;
+  :mod:`~logbus.config.checks`: what must hold between keys.
+* :mod:`~logbus.config.topic`: the frozen value that a log holds.
+* :mod:`~logbus.config.describe` and :mod:`~logbus.config.reference`: for DescribeConfigs and for the documentation.
+
+::
+
+    view = ConfigView.load(parse_properties(text), {"num.partitions": "3"})
+    view.get(keys.NUM_PARTITIONS)
+"""
+
+from logbus.config.properties import parse_properties
+from logbus.config.topic import TopicConfig
+from logbus.config.view import ConfigView, Source
+
+__all__ = ["ConfigView", "Source", "TopicConfig", "parse_properties"]

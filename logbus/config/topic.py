@@ -14,13 +14,18 @@ class TopicConfig:
     """
 
     cleanup_policy: frozenset[str] = frozenset({"delete"})
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
     compression_type: str = "producer"
+    compression_zstd_level: int = 3
     delete_retention_ms: int = 86_400_000
     file_delete_delay_ms: int = 60_000
     flush_before_ack: bool = True
     flush_messages: int = 2**63 - 1
     flush_ms: int = 2**63 - 1
+    follower_replication_throttled_replicas: tuple[str, ...] = ()
     index_interval_bytes: int = 4096
+    leader_replication_throttled_replicas: tuple[str, ...] = ()
     max_compaction_lag_ms: int = 2**63 - 1
     max_message_bytes: int = 1_048_588
     message_timestamp_after_max_ms: int = 3_600_000

@@ -1,0 +1,47 @@
+"""How much of a broker each client, and replication, may use."""
+
+from __future__ import annotations
+
+from logbus.config.keys.declare import PER_BROKER, int32, int64
+from logbus.config.kinds import LONG_MAX
+
+QUOTA_PRODUCER_DEFAULT = int64(
+    "quota.producer.default",
+    LONG_MAX,
+    "Bytes a second that a client may produce to a broker while it has no quota of its own.",
+    at_least=1,
+)
+QUOTA_CONSUMER_DEFAULT = int64(
+    "quota.consumer.default",
+    LONG_MAX,
+    "Bytes a second that a client may fetch from a broker while it has no quota of its own.",
+    at_least=1,
+)
+QUOTA_WINDOW_NUM = int32("quota.window.num", 11, "Windows over which a client's rate is taken.", at_least=1)
+QUOTA_WINDOW_SIZE_SECONDS = int32("quota.window.size.seconds", 1, "Seconds in each of those windows.", at_least=1)
+CONTROLLER_QUOTA_WINDOW_NUM = int32(
+    "controller.quota.window.num", 11, "Windows over which the rate of changes to topics is taken.", at_least=1
+)
+CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS = int32(
+    "controller.quota.window.size.seconds", 1, "Seconds in each of those windows.", at_least=1
+)
+REPLICATION_QUOTA_WINDOW_NUM = int32(
+    "replication.quota.window.num", 11, "Windows over which replication's rate is taken.", at_least=1
+)
+REPLICATION_QUOTA_WINDOW_SIZE_SECONDS = int32(
+    "replication.quota.window.size.seconds", 1, "Seconds in each of those windows.", at_least=1
+)
+LEADER_REPLICATION_THROTTLED_RATE = int64(
+    "leader.replication.throttled.rate",
+    LONG_MAX,
+    "Bytes a second that a leader sends to throttled followers.",
+    at_least=0,
+    dynamic=PER_BROKER,
+)
+FOLLOWER_REPLICATION_THROTTLED_RATE = int64(
+    "follower.replication.throttled.rate",
+    LONG_MAX,
+    "Bytes a second that throttled followers fetch.",
+    at_least=0,
+    dynamic=PER_BROKER,
+)

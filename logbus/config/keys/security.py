@@ -1,0 +1,199 @@
+"""Who may connect (TLS, SASL) and what they may do (ACLs)."""
+
+from __future__ import annotations
+
+from logbus.config.keys.declare import (
+    PER_BROKER,
+    boolean,
+    choice,
+    int32,
+    int64,
+    optional_text,
+    secret,
+    text,
+    texts,
+)
+from logbus.config.keys.network import SECURITY_PROTOCOLS
+
+SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+AUTHORIZERS = (
+    "",
+    "kafka.security.authorizer.AclAuthorizer",
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+)
+
+AUTHORIZER_CLASS_NAME = choice(
+    "authorizer.class.name",
+    "",
+    AUTHORIZERS,
+    "Either of Kafka's ACL authorizers turns ACLs on, kept where Kafka keeps them; empty: everybody may do everything.",
+)
+SUPER_USERS = texts(
+    "super.users",
+    (),
+    "Principals that may do everything, as ``User:name`` with semicolons between.",
+    separator=";",
+)
+ALLOW_EVERYONE_IF_NO_ACL_FOUND = boolean(
+    "allow.everyone.if.no.acl.found", False, "Whether a resource that has no ACL at all is open to everybody."
+)
+SECURITY_INTER_BROKER_PROTOCOL = choice(
+    "security.inter.broker.protocol",
+    "PLAINTEXT",
+    SECURITY_PROTOCOLS,
+    "What brokers speak among themselves, unless ``inter.broker.listener.name`` says it.",
+)
+CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = int32(
+    "connection.failed.authentication.delay.ms",
+    100,
+    "Milliseconds, with some more at random, before a connection that failed to authenticate is closed.",
+    at_least=0,
+)
+CONNECTIONS_MAX_REAUTH_MS = int64(
+    "connections.max.reauth.ms",
+    0,
+    "Milliseconds after which a SASL session must authenticate again or is closed; 0: only when its token ends.",
+    at_least=0,
+    per_listener=True,
+)
+
+SASL_ENABLED_MECHANISMS = texts(
+    "sasl.enabled.mechanisms",
+    ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+    "SASL mechanisms that clients may use.",
+    choices=SASL_MECHANISMS,
+    dynamic=PER_BROKER,
+    per_listener=True,
+)
+SASL_MECHANISM_INTER_BROKER_PROTOCOL = choice(
+    "sasl.mechanism.inter.broker.protocol",
+    "SCRAM-SHA-256",
+    SASL_MECHANISMS,
+    "The mechanism by which brokers authenticate to each other.",
+    dynamic=PER_BROKER,
+)
+SASL_JAAS_CONFIG = secret(
+    "sasl.jaas.config",
+    'A JAAS line: users and passwords of PLAIN (``user_<name>="<password>"``), and ``username`` and ``password`` that '
+    "this broker itself shows to others. Usually per listener and mechanism, as in "
+    "``listener.name.secure.plain.sasl.jaas.config``.",
+    dynamic=PER_BROKER,
+    per_listener=True,
+)
+SASL_SERVER_MAX_RECEIVE_SIZE = int32(
+    "sasl.server.max.receive.size",
+    16_384,
+    "Longest SASL message accepted, in bytes (tokens of OAUTHBEARER: 65536).",
+    at_least=1,
+    per_listener=True,
+)
+SASL_OAUTHBEARER_JWKS_ENDPOINT_URL = optional_text(
+    "sasl.oauthbearer.jwks.endpoint.url",
+    "Where the keys that sign tokens are published; without it OAUTHBEARER cannot be enabled.",
+    per_listener=True,
+)
+SASL_OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS = int64(
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+    3_600_000,
+    "Milliseconds between two readings of those keys.",
+    at_least=1,
+    per_listener=True,
+)
+SASL_OAUTHBEARER_EXPECTED_AUDIENCE = texts(
+    "sasl.oauthbearer.expected.audience", (), "Audiences of which a token must name one.", per_listener=True
+)
+SASL_OAUTHBEARER_EXPECTED_ISSUER = optional_text(
+    "sasl.oauthbearer.expected.issuer", "Who must have issued a token.", per_listener=True
+)
+SASL_OAUTHBEARER_CLOCK_SKEW_SECONDS = int32(
+    "sasl.oauthbearer.clock.skew.seconds",
+    30,
+    "Seconds that the clocks of issuer and broker may differ.",
+    at_least=0,
+    per_listener=True,
+)
+SASL_OAUTHBEARER_SCOPE_CLAIM_NAME = text(
+    "sasl.oauthbearer.scope.claim.name", "scope", "The claim of a token that holds its scope.", per_listener=True
+)
+SASL_OAUTHBEARER_SUB_CLAIM_NAME = text(
+    "sasl.oauthbearer.sub.claim.name", "sub", "The claim of a token that holds the user's name.", per_listener=True
+)
+
+SSL_KEYSTORE_TYPE = choice(
+    "ssl.keystore.type", "PEM", ("PEM", "PKCS12"), "Format of the key store.", dynamic=PER_BROKER, per_listener=True
+)
+SSL_KEYSTORE_LOCATION = optional_text(
+    "ssl.keystore.location", "File with the broker's key and certificates.", dynamic=PER_BROKER, per_listener=True
+)
+SSL_KEYSTORE_PASSWORD = secret(
+    "ssl.keystore.password", "Password of the key store.", dynamic=PER_BROKER, per_listener=True
+)
+SSL_KEY_PASSWORD = secret("ssl.key.password", "Password of the broker's key.", dynamic=PER_BROKER, per_listener=True)
+SSL_KEYSTORE_KEY = secret(
+    "ssl.keystore.key",
+    "The broker's key itself, as PEM text, instead of a file.",
+    dynamic=PER_BROKER,
+    per_listener=True,
+)
+SSL_KEYSTORE_CERTIFICATE_CHAIN = secret(
+    "ssl.keystore.certificate.chain",
+    "The broker's certificates themselves, as PEM text, instead of a file.",
+    dynamic=PER_BROKER,
+    per_listener=True,
+)
+SSL_TRUSTSTORE_TYPE = choice(
+    "ssl.truststore.type", "PEM", ("PEM", "PKCS12"), "Format of the trust store.", dynamic=PER_BROKER, per_listener=True
+)
+SSL_TRUSTSTORE_LOCATION = optional_text(
+    "ssl.truststore.location",
+    "File with the authorities that clients' certificates are checked against.",
+    dynamic=PER_BROKER,
+    per_listener=True,
+)
+SSL_TRUSTSTORE_PASSWORD = secret(
+    "ssl.truststore.password", "Password of the trust store.", dynamic=PER_BROKER, per_listener=True
+)
+SSL_TRUSTSTORE_CERTIFICATES = secret(
+    "ssl.truststore.certificates",
+    "Those authorities themselves, as PEM text, instead of a file.",
+    dynamic=PER_BROKER,
+    per_listener=True,
+)
+SSL_CLIENT_AUTH = choice(
+    "ssl.client.auth",
+    "none",
+    ("none", "requested", "required"),
+    "Whether clients must show a certificate.",
+    dynamic=PER_BROKER,
+    per_listener=True,
+)
+SSL_ENABLED_PROTOCOLS = texts(
+    "ssl.enabled.protocols",
+    ("TLSv1.2", "TLSv1.3"),
+    "TLS versions allowed.",
+    choices=("TLSv1.2", "TLSv1.3"),
+    empty=False,
+    dynamic=PER_BROKER,
+    per_listener=True,
+)
+SSL_CIPHER_SUITES = texts(
+    "ssl.cipher.suites",
+    (),
+    "Ciphers allowed, by OpenSSL's names; none: the library's choice.",
+    dynamic=PER_BROKER,
+    per_listener=True,
+)
+SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = choice(
+    "ssl.endpoint.identification.algorithm",
+    "https",
+    ("https", ""),
+    "``https`` checks that another broker's certificate names the host connected to; empty does not.",
+    dynamic=PER_BROKER,
+    per_listener=True,
+)
+SSL_PRINCIPAL_MAPPING_RULES = text(
+    "ssl.principal.mapping.rules",
+    "DEFAULT",
+    "How a certificate's distinguished name becomes a user's name (KIP-371).",
+    per_listener=True,
+)

@@ -1,0 +1,174 @@
+"""Segments, indexes, flushing and retention."""
+
+from __future__ import annotations
+
+from logbus.config.key import Key
+from logbus.config.keys.declare import CLUSTER, boolean, choice, int32, int64, same, times
+from logbus.config.kinds import INT_MAX, LONG_MAX, ConfigType, integer, optional
+
+MINUTE_MS = 60_000
+HOUR_MS = 3_600_000
+
+LOG_SEGMENT_BYTES = int32(
+    "log.segment.bytes",
+    1024**3,
+    "Size at which a segment is full, in bytes.",
+    at_least=14,
+    topic="segment.bytes",
+    dynamic=CLUSTER,
+)
+LOG_ROLL_HOURS = int32("log.roll.hours", 168, "Like ``log.roll.ms``, in hours.", at_least=1)
+LOG_ROLL_MS = int64(
+    "log.roll.ms",
+    168 * HOUR_MS,
+    "Milliseconds after which a new segment is begun even if the current one is not full.",
+    at_least=1,
+    topic="segment.ms",
+    dynamic=CLUSTER,
+    fallbacks=(times(LOG_ROLL_HOURS, HOUR_MS),),
+)
+LOG_ROLL_JITTER_HOURS = int32("log.roll.jitter.hours", 0, "Like ``log.roll.jitter.ms``, in hours.", at_least=0)
+LOG_ROLL_JITTER_MS = int64(
+    "log.roll.jitter.ms",
+    0,
+    "Milliseconds, drawn at random up to this, taken off ``log.roll.ms``, so that not all logs roll at once.",
+    at_least=0,
+    topic="segment.jitter.ms",
+    dynamic=CLUSTER,
+    fallbacks=(times(LOG_ROLL_JITTER_HOURS, HOUR_MS),),
+)
+LOG_INDEX_SIZE_MAX_BYTES = int32(
+    "log.index.size.max.bytes",
+    10 * 1024 * 1024,
+    "Size at which a segment's index is full, and with it the segment, in bytes.",
+    at_least=4,
+    topic="segment.index.bytes",
+    dynamic=CLUSTER,
+)
+LOG_INDEX_INTERVAL_BYTES = int32(
+    "log.index.interval.bytes",
+    4096,
+    "Bytes of records between two entries of the offset index.",
+    at_least=0,
+    topic="index.interval.bytes",
+    dynamic=CLUSTER,
+)
+LOG_PREALLOCATE = boolean(
+    "log.preallocate",
+    False,
+    "Whether a segment file gets its full size when it is begun.",
+    topic="preallocate",
+    dynamic=CLUSTER,
+)
+LOG_SEGMENT_DELETE_DELAY_MS = int64(
+    "log.segment.delete.delay.ms",
+    MINUTE_MS,
+    "Milliseconds between a segment's deletion and the removal of its file.",
+    at_least=0,
+    topic="file.delete.delay.ms",
+    dynamic=CLUSTER,
+)
+
+LOG_RETENTION_HOURS = int32(
+    "log.retention.hours", 168, "Like ``log.retention.ms``, in hours; −1: no limit.", at_least=-1
+)
+LOG_RETENTION_MINUTES: Key[int | None] = Key(
+    "log.retention.minutes",
+    optional(integer(ConfigType.INT, -1, INT_MAX)),
+    None,
+    "Like ``log.retention.ms``, in minutes; −1: no limit. Counts more than ``log.retention.hours``.",
+)
+LOG_RETENTION_MS = int64(
+    "log.retention.ms",
+    168 * HOUR_MS,
+    "Milliseconds that records are kept, by their timestamps, before a segment may go; −1: no limit.",
+    at_least=-1,
+    topic="retention.ms",
+    dynamic=CLUSTER,
+    fallbacks=(times(LOG_RETENTION_MINUTES, MINUTE_MS), times(LOG_RETENTION_HOURS, HOUR_MS)),
+)
+LOG_RETENTION_BYTES = int64(
+    "log.retention.bytes",
+    -1,
+    "Bytes kept of each partition before its oldest segments go; −1: no limit.",
+    topic="retention.bytes",
+    dynamic=CLUSTER,
+)
+LOG_RETENTION_CHECK_INTERVAL_MS = int64(
+    "log.retention.check.interval.ms", 300_000, "Milliseconds between two looks for segments to delete.", at_least=1
+)
+
+LOG_FLUSH_BEFORE_ACK = boolean(
+    "log.flush.before.ack",
+    True,
+    "Whether a produce with acks=all is answered only when its records are on disk (fdatasync) at every in-sync "
+    "replica, so that a power cut loses none; ``false`` is Kafka's posture: replication alone guards them. "
+    "A key of logbus.",
+    topic="flush.before.ack",
+    dynamic=CLUSTER,
+)
+LOG_FLUSH_INTERVAL_MESSAGES = int64(
+    "log.flush.interval.messages",
+    LONG_MAX,
+    "Records after which a log is flushed to disk, however they were acknowledged.",
+    at_least=1,
+    topic="flush.messages",
+    dynamic=CLUSTER,
+)
+LOG_FLUSH_SCHEDULER_INTERVAL_MS = int64(
+    "log.flush.scheduler.interval.ms", LONG_MAX, "Counts as ``log.flush.interval.ms`` when that is not set."
+)
+LOG_FLUSH_INTERVAL_MS = int64(
+    "log.flush.interval.ms",
+    LONG_MAX,
+    "Milliseconds after which appended records are flushed to disk, however they were acknowledged.",
+    at_least=0,
+    topic="flush.ms",
+    dynamic=CLUSTER,
+    fallbacks=(same(LOG_FLUSH_SCHEDULER_INTERVAL_MS),),
+)
+LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS = int32(
+    "log.flush.offset.checkpoint.interval.ms",
+    MINUTE_MS,
+    "Milliseconds between two writings of the recovery points.",
+    at_least=1,
+)
+LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS = int32(
+    "log.flush.start.offset.checkpoint.interval.ms",
+    MINUTE_MS,
+    "Milliseconds between two writings of the log start offsets.",
+    at_least=1,
+)
+
+LOG_MESSAGE_TIMESTAMP_TYPE = choice(
+    "log.message.timestamp.type",
+    "CreateTime",
+    ("CreateTime", "LogAppendTime"),
+    "Whose clock a record's timestamp is: the producer's or the broker's.",
+    topic="message.timestamp.type",
+    dynamic=CLUSTER,
+)
+LOG_MESSAGE_TIMESTAMP_DIFFERENCE_MAX_MS = int64(
+    "log.message.timestamp.difference.max.ms",
+    LONG_MAX,
+    "Counts for both ``log.message.timestamp.before.max.ms`` and ``…after.max.ms`` when they are not set.",
+    at_least=0,
+)
+LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS = int64(
+    "log.message.timestamp.before.max.ms",
+    LONG_MAX,
+    "Milliseconds that a producer's timestamp may lie behind the broker's clock.",
+    at_least=0,
+    topic="message.timestamp.before.max.ms",
+    dynamic=CLUSTER,
+    fallbacks=(same(LOG_MESSAGE_TIMESTAMP_DIFFERENCE_MAX_MS),),
+)
+LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS = int64(
+    "log.message.timestamp.after.max.ms",
+    HOUR_MS,
+    "Milliseconds that a producer's timestamp may lie ahead of the broker's clock.",
+    at_least=0,
+    topic="message.timestamp.after.max.ms",
+    dynamic=CLUSTER,
+    fallbacks=(same(LOG_MESSAGE_TIMESTAMP_DIFFERENCE_MAX_MS),),
+)

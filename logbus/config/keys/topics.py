@@ -1,0 +1,92 @@
+"""How topics come to be, and what they inherit from the broker other than storage."""
+
+from __future__ import annotations
+
+from logbus.config import kinds
+from logbus.config.keys.declare import CLUSTER, TOPIC_ONLY, boolean, choice, int16, int32, key
+
+AUTO_CREATE_TOPICS_ENABLE = boolean(
+    "auto.create.topics.enable", True, "Whether a topic that a client asks for is created when it does not exist."
+)
+DELETE_TOPIC_ENABLE = boolean("delete.topic.enable", True, "Whether topics can be deleted.")
+NUM_PARTITIONS = int32("num.partitions", 1, "Partitions of a topic that is created without a number.", at_least=1)
+DEFAULT_REPLICATION_FACTOR = int16(
+    "default.replication.factor", 1, "Replicas of a topic that is created without a number.", at_least=1
+)
+
+MESSAGE_MAX_BYTES = int32(
+    "message.max.bytes",
+    1_048_588,
+    "Largest record batch accepted, in bytes as it comes (compressed).",
+    at_least=0,
+    topic="max.message.bytes",
+    dynamic=CLUSTER,
+)
+COMPRESSION_TYPE = choice(
+    "compression.type",
+    "producer",
+    ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+    "Codec that batches are stored with; ``producer`` keeps what the producer chose.",
+    topic="compression.type",
+    dynamic=CLUSTER,
+)
+COMPRESSION_GZIP_LEVEL = int32(
+    "compression.gzip.level",
+    -1,
+    "Level (1 to 9, −1: the codec's own) when ``compression.type`` is gzip.",
+    at_least=-1,
+    at_most=9,
+    topic="compression.gzip.level",
+    dynamic=CLUSTER,
+)
+COMPRESSION_LZ4_LEVEL = int32(
+    "compression.lz4.level",
+    9,
+    "Level (1 to 17) when ``compression.type`` is lz4.",
+    at_least=1,
+    at_most=17,
+    topic="compression.lz4.level",
+    dynamic=CLUSTER,
+)
+COMPRESSION_ZSTD_LEVEL = int32(
+    "compression.zstd.level",
+    3,
+    "Level (−131072 to 22) when ``compression.type`` is zstd.",
+    at_least=-131_072,
+    at_most=22,
+    topic="compression.zstd.level",
+    dynamic=CLUSTER,
+)
+MIN_INSYNC_REPLICAS = int32(
+    "min.insync.replicas",
+    1,
+    "In-sync replicas without which a produce with acks=all is refused and the high watermark stands still.",
+    at_least=1,
+    topic="min.insync.replicas",
+    dynamic=CLUSTER,
+)
+UNCLEAN_LEADER_ELECTION_ENABLE = boolean(
+    "unclean.leader.election.enable",
+    False,
+    "Whether a replica that is not in sync may lead when nobody else can, at the price of acknowledged records.",
+    topic="unclean.leader.election.enable",
+    dynamic=CLUSTER,
+)
+LEADER_REPLICATION_THROTTLED_REPLICAS = key(
+    kinds.listed(),
+    "leader.replication.throttled.replicas",
+    (),
+    "Replicas, as ``partition:broker`` or ``*``, whose sending is held to ``leader.replication.throttled.rate``.",
+    topic="leader.replication.throttled.replicas",
+    scope=TOPIC_ONLY,
+    dynamic=CLUSTER,
+)
+FOLLOWER_REPLICATION_THROTTLED_REPLICAS = key(
+    kinds.listed(),
+    "follower.replication.throttled.replicas",
+    (),
+    "Replicas, as ``partition:broker`` or ``*``, whose fetching is held to ``follower.replication.throttled.rate``.",
+    topic="follower.replication.throttled.replicas",
+    scope=TOPIC_ONLY,
+    dynamic=CLUSTER,
+)

@@ -1,0 +1,196 @@
+"""
+What a configuration value may be: text in, a typed value out, and words for what would have been right.
+
+A :class:`Kind` knows nothing of keys or layers; :mod:`logbus.config.key` puts a name on it.
+Texts are trimmed, numbers are read as Java reads them (no ``1_000``, no other digits than ASCII's), so that a file
+means the same here as it does to Kafka.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Mapping
+from enum import IntEnum
+from typing import Generic, TypeVar
+
+from attrs import frozen
+
+T = TypeVar("T")
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+
+
+class ConfigType(IntEnum):
+    """The types that a DescribeConfigs response tells apart (KIP-569)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+_BOUNDS = {
+    ConfigType.SHORT: (-(2**15), 2**15 - 1),
+    ConfigType.INT: (-(2**31), INT_MAX),
+    ConfigType.LONG: (-(2**63), LONG_MAX),
+}
+
+
+@frozen(eq=False)
+class Kind(Generic[T]):
+    """
+    One sort of value.
+
+    :ivar parse: trimmed text to value; raises ValueError, whose words are not shown, when the text is none of these.
+    :ivar format: value to the text that ``parse`` reads as the same value.
+    :ivar accepts: what ``parse`` takes, as it reads after "accepted:".
+    """
+
+    type: ConfigType
+    parse: Callable[[str], T]
+    format: Callable[[T], str]
+    accepts: str
+
+
+def boolean() -> Kind[bool]:
+    """``true`` or ``false``, in any case."""
+
+    def parse(text: str) -> bool:
+        try:
+            return {"true": True, "false": False}[text.lower()]
+        except KeyError:
+            raise ValueError(text) from None
+
+    return Kind(ConfigType.BOOLEAN, parse, lambda value: "true" if value else "false", "true or false")
+
+
+def integer(type: ConfigType, at_least: int | None = None, at_most: int | None = None) -> Kind[int]:
+    """A whole number of the type's width, within the bounds given (inclusive)."""
+    lowest, highest = _BOUNDS[type]
+    low = lowest if at_least is None else at_least
+    high = highest if at_most is None else at_most
+
+    def parse(text: str) -> int:
+        if not _INTEGER.fullmatch(text):
+            raise ValueError(text)
+        value = int(text)
+        if not low <= value <= high:
+            raise ValueError(text)
+        return value
+
+    return Kind(type, parse, str, f"a whole number from {low} to {high}")
+
+
+def decimal(at_least: float = -math.inf, at_most: float = math.inf) -> Kind[float]:
+    """A finite decimal number within the bounds given (inclusive)."""
+
+    def parse(text: str) -> float:
+        if not _DECIMAL.fullmatch(text):
+            raise ValueError(text)
+        value = float(text)
+        if not (math.isfinite(value) and at_least <= value <= at_most):
+            raise ValueError(text)
+        return value
+
+    bounds = [f"from {at_least:g}"] if math.isfinite(at_least) else []
+    bounds += [f"to {at_most:g}"] if math.isfinite(at_most) else []
+    return Kind(ConfigType.DOUBLE, parse, repr, " ".join(["a number", *bounds]))
+
+
+def one_of(*choices: str) -> Kind[str]:
+    """One of a few words, spelled exactly."""
+
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(text)
+        return text
+
+    return Kind(ConfigType.STRING, parse, str, "one of " + ", ".join(choice or "(empty)" for choice in choices))
+
+
+def string(type: ConfigType = ConfigType.STRING) -> Kind[str]:
+    """Any text, the empty one included."""
+    return Kind(type, str, str, "any text")
+
+
+def password() -> Kind[str]:
+    """A text that is never shown again."""
+    return string(ConfigType.PASSWORD)
+
+
+def optional(kind: Kind[T]) -> Kind[T | None]:
+    """``kind``, or None when the text is empty."""
+
+    def parse(text: str) -> T | None:
+        return kind.parse(text) if text else None
+
+    def format(value: T | None) -> str:
+        return "" if value is None else kind.format(value)
+
+    return Kind(kind.type, parse, format, kind.accepts + ", or empty")
+
+
+def listed(
+    choices: Collection[str] | None = None, *, separator: str = ",", empty: bool = True
+) -> Kind[tuple[str, ...]]:
+    """
+    Texts between separators, trimmed, no two the same.
+
+    :param choices: the words allowed, or None for any.
+    :param empty: whether there may be none at all.
+    """
+
+    def parse(text: str) -> tuple[str, ...]:
+        items = tuple(item for part in text.split(separator) if (item := part.strip()))
+        if len(set(items)) != len(items) or not (items or empty):
+            raise ValueError(text)
+        if choices is not None and not set(items) <= set(choices):
+            raise ValueError(text)
+        return items
+
+    what = "texts" if choices is None else "some of " + ", ".join(choices)
+    between = {",": "commas", ";": "semicolons"}[separator]
+    accepts = f"{what} with {between} between, each once" + ("" if empty else ", at least one")
+    return Kind(ConfigType.LIST, parse, separator.join, accepts)
+
+
+def mapping(values: Collection[str] | None = None, *, whole_numbers: bool = False) -> Kind[Mapping[str, str]]:
+    """
+    ``key:value`` pairs with commas between; the key is what stands before the last colon (it may be an IPv6 address).
+
+    :param values: the words allowed as values, or None for any.
+    :param whole_numbers: whether values are numbers from 0 to 2147483647.
+    """
+
+    def parse(text: str) -> Mapping[str, str]:
+        pairs: dict[str, str] = {}
+        for part in text.split(","):
+            if not part.strip():
+                continue
+            key, colon, value = (piece.strip() for piece in part.rpartition(":"))
+            if not (colon and key and value) or key in pairs:
+                raise ValueError(text)
+            if (values is not None and value not in values) or (
+                whole_numbers and not (value.isascii() and value.isdigit() and int(value) <= INT_MAX)
+            ):
+                raise ValueError(text)
+            pairs[key] = value
+        return pairs
+
+    right = "number" if whole_numbers else "value" if values is None else "|".join(values)
+    return Kind(
+        ConfigType.STRING,
+        parse,
+        lambda pairs: ",".join(f"{key}:{value}" for key, value in pairs.items()),
+        f"name:{right} pairs with commas between, each name once",
+    )

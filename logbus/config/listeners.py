@@ -1,0 +1,54 @@
+"""
+Where a broker listens, as ``listeners`` and ``advertised.listeners`` spell it: ``NAME://host:port``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from logbus.config.kinds import ConfigType, Kind
+
+_LISTENER = re.compile(
+    r"(?P<name>[A-Za-z0-9_.-]+)://(\[(?P<v6>[0-9A-Fa-f:.%a-z]+)\]|(?P<host>[^\s:/\[\]]*)):(?P<port>[0-9]{1,5})"
+)
+
+
+class ListenerAddress(NamedTuple):
+    """
+    One listener.
+
+    :ivar name: upper case, as Kafka normalises it.
+    :ivar host: without brackets; empty means every interface.
+    :ivar port: 0 means a free one.
+    """
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def _parse(text: str) -> tuple[ListenerAddress, ...]:
+    found: list[ListenerAddress] = []
+    for part in text.split(","):
+        match = _LISTENER.fullmatch(part.strip())
+        if match is None or int(match["port"]) > 65535:
+            raise ValueError(part)
+        found.append(ListenerAddress(match["name"].upper(), match["v6"] or match["host"] or "", int(match["port"])))
+    if len({listener.name for listener in found}) != len(found):
+        raise ValueError(text)
+    return tuple(found)
+
+
+def listener_list() -> Kind[tuple[ListenerAddress, ...]]:
+    """Listeners with commas between, each name once, at least one."""
+    return Kind(
+        ConfigType.LIST,
+        _parse,
+        lambda value: ",".join(map(str, value)),
+        "NAME://host:port with commas between, each NAME once, port from 0 to 65535",
+    )

@@ -1,0 +1,109 @@
+"""
+Many deadlines on one timer of the reactor.
+
+Most deadlines of a broker (long polls, acknowledgements, sessions) are cancelled before they come. Here that costs a
+flag; the reactor sees one delayed call, whatever their number.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+from attrs import define, field
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+
+@define(eq=False)
+class Timer:
+    """A deadline in :class:`Timers`."""
+
+    _timers: Timers
+    _fn: Callable[[], object] | None
+
+    @property
+    def active(self) -> bool:
+        """Whether it is still to come."""
+        return self._fn is not None
+
+    def cancel(self) -> None:
+        """Forget it; nothing happens when it has fired or was cancelled before."""
+        if self._fn is not None:
+            self._fn = None
+            self._timers._cancelled()
+
+
+@define(eq=False)
+class Timers:
+    """
+    Many deadlines, most of which are cancelled, on one timer of the reactor.
+
+    :ivar clock: keeps the one timer.
+    """
+
+    clock: IReactorTime
+    _heap: list[tuple[float, int, Timer]] = field(factory=list, init=False)
+    _sequence: int = field(default=0, init=False)
+    _dead: int = field(default=0, init=False)
+    _wake: IDelayedCall | None = field(default=None, init=False)
+
+    _log = Logger()
+
+    A_TURN = 1000
+    """How many deadlines are served before the reactor gets a turn."""
+
+    def __len__(self) -> int:
+        return len(self._heap) - self._dead
+
+    def call_later(self, seconds: float, fn: Callable[[], object]) -> Timer:
+        """Call ``fn`` in so many seconds; those due together are called in the order they were asked for."""
+        timer = Timer(self, fn)
+        self._sequence += 1
+        deadline = self.clock.seconds() + max(seconds, 0)
+        heapq.heappush(self._heap, (deadline, self._sequence, timer))
+        if self._heap[0][2] is timer:
+            self._arm()
+        return timer
+
+    def close(self) -> None:
+        """Forget all deadlines."""
+        for _, _, timer in self._heap:
+            timer._fn = None
+        self._heap.clear()
+        self._dead = 0
+        self._arm()
+
+    def _cancelled(self) -> None:
+        self._dead += 1
+        if self._dead * 2 > len(self._heap):
+            # Cancelled entries cost memory until their time; half of the heap is enough of them.
+            self._heap = [entry for entry in self._heap if entry[2].active]
+            heapq.heapify(self._heap)
+            self._dead = 0
+            self._arm()
+
+    def _arm(self) -> None:
+        """Let the reactor wake us at the first deadline, and not at all without one."""
+        if self._wake is not None and self._wake.active():
+            self._wake.cancel()
+        self._wake = None
+        if self._heap:
+            self._wake = self.clock.callLater(max(self._heap[0][0] - self.clock.seconds(), 0), self._fire)
+
+    def _fire(self) -> None:
+        self._wake = None
+        now = self.clock.seconds()
+        for _ in range(self.A_TURN):
+            if not self._heap or self._heap[0][0] > now:
+                break
+            timer = heapq.heappop(self._heap)[2]
+            fn, timer._fn = timer._fn, None
+            if fn is None:
+                self._dead -= 1
+                continue
+            try:
+                fn()
+            except Exception:
+                self._log.failure("a timer's call failed")
+        self._arm()
