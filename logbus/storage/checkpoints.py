@@ -1,0 +1,166 @@
+"""
+The small files of a log directory: checkpoints of offsets, ``meta.properties``, ``partition.metadata``, and the marker
+of a clean shutdown.
+
+Each is replaced in one step and synced (:meth:`~logbus.storage.istorage.IDisk.replace`), so that a crash leaves the
+old content or the new. The first line or field of each says its version; a newer one than we know is refused.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from attrs import frozen
+
+from logbus.errors import ConfigError
+from logbus.model import TopicPartition
+from logbus.records.checksum import crc32c
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_START_OFFSETS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN = ".logbus_cleanshutdown"
+
+VERSION = 0
+FORMAT = 1
+"""Version of the directory's layout as a whole, in ``meta.properties``."""
+
+
+def encode_lines(lines: Iterable[str]) -> bytes:
+    """Kafka's checkpoint format: the version, the number of lines, the lines."""
+    rows = list(lines)
+    return "\n".join([str(VERSION), str(len(rows)), *rows, ""]).encode()
+
+
+def decode_lines(data: bytes) -> list[str]:
+    """
+    The lines of a checkpoint.
+
+    :raises ValueError: it is damaged, or of another version.
+    """
+    version, count, *rows = data.decode().split("\n")
+    if int(version) != VERSION:
+        raise ValueError(f"version {version} is not known; {VERSION} is")
+    if rows[-1:] == [""]:
+        del rows[-1]
+    if len(rows) != int(count):
+        raise ValueError(f"{count} lines were promised, {len(rows)} are there")
+    return rows
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """A checkpoint with a line ``topic partition offset`` for each log."""
+    return encode_lines(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
+
+
+def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
+    """
+    Read an offset checkpoint.
+
+    :raises ValueError: it is damaged.
+    """
+    offsets = {}
+    for line in decode_lines(data):
+        topic, partition, offset = line.split(" ")
+        offsets[TopicPartition(topic, int(partition))] = int(offset)
+    return offsets
+
+
+# -- partition.metadata
+
+
+def encode_partition_metadata(topic_id: uuid.UUID) -> bytes:
+    """The topic's id, as Kafka writes it."""
+    text = base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
+    return f"version: 0\ntopic_id: {text}".encode()
+
+
+def decode_partition_metadata(data: bytes) -> uuid.UUID:
+    """
+    The topic id in a ``partition.metadata`` file.
+
+    :raises ValueError: it is damaged, or of another version.
+    """
+    fields = dict(line.split(": ", 1) for line in data.decode().splitlines() if line)
+    if fields.get("version") != "0" or "topic_id" not in fields:
+        raise ValueError("it has no topic id of version 0")
+    return uuid.UUID(bytes=base64.urlsafe_b64decode(fields["topic_id"] + "=="))
+
+
+# -- meta.properties
+
+
+@frozen
+class Meta:
+    """Whose log directory it is."""
+
+    broker_id: int
+    cluster_id: str
+
+    def encode(self) -> bytes:
+        """The content of ``meta.properties``."""
+        lines = ["version=0", f"logbus.format={FORMAT}", f"broker.id={self.broker_id}", f"cluster.id={self.cluster_id}"]
+        return "\n".join([*lines, ""]).encode()
+
+    @classmethod
+    def decode(cls, data: bytes, where: str) -> Meta:
+        """
+        Read ``meta.properties``.
+
+        :param where: the directory, for errors.
+        :raises ConfigError: it is another program's, of a newer format, or damaged.
+        """
+        fields = {}
+        for line in data.decode("utf-8", "replace").splitlines():
+            name, separator, value = line.partition("=")
+            if separator and not line.startswith("#"):
+                fields[name.strip()] = value.strip()
+        if "logbus.format" not in fields:
+            raise ConfigError(
+                f"{where} is a data directory of Apache Kafka, which logbus does not take over unasked; choose an "
+                "empty directory by log.dirs"
+            )
+        try:
+            layout, broker_id = int(fields["logbus.format"]), int(fields["broker.id"])
+            cluster_id = fields["cluster.id"]
+        except (KeyError, ValueError) as error:
+            raise ConfigError(f"{where}/{META_PROPERTIES} is damaged: {error!r}") from error
+        if layout > FORMAT:
+            raise ConfigError(
+                f"{where} was written by a newer logbus (format {layout}); this one knows up to format {FORMAT}"
+            )
+        return cls(broker_id, cluster_id)
+
+
+# -- The marker of a clean shutdown
+
+
+def encode_marker(logs: Mapping[str, Any]) -> bytes:
+    """
+    A marker that lists what each log looked like when it was closed. The first line is the CRC of the second.
+
+    :param logs: JSON values by directory name.
+    """
+    body = json.dumps({"version": FORMAT, "logs": logs}, separators=(",", ":")).encode()
+    return b"%08x\n" % crc32c(body) + body
+
+
+def decode_marker(data: bytes) -> dict[str, Any]:
+    """
+    Read a marker.
+
+    :raises ValueError: it is damaged, or of another version; the directory counts as not shut down cleanly.
+    """
+    crc, _, body = data.partition(b"\n")
+    if int(crc, 16) != crc32c(body):
+        raise ValueError("its CRC does not match")
+    marker = json.loads(body)
+    if marker["version"] != FORMAT:
+        raise ValueError(f"version {marker['version']} is not known")
+    logs: dict[str, Any] = marker["logs"]
+    return logs

@@ -1,0 +1,345 @@
+"""
+A log directory on a real disk.
+
+Appends and small reads are plain calls, made on the reactor thread: they end in the page cache. What waits for the
+device goes through :meth:`Disk.submit` into one of three threads (sync, read, background), which run system calls
+that let go of the interpreter lock; their results come back by ``callFromThread``.
+
+What an error means is decided here, where it arises:
+
+* no space, quota, file size limit, too many open files: the operation is undone and refused with an
+  :class:`~logbus.errors.ApiError`; the directory stays in use, since space may return;
+* anything else, and whatever cannot be undone: :class:`~logbus.errors.StorageError`, and the directory goes offline.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from attrs import define, field
+from twisted.internet.defer import Deferred, fail, gatherResults
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
+from logbus.records.checksum import Buffer
+from logbus.storage.istorage import IDisk, IFile, Lane
+from logbus.storage.lanes import LaneThread
+
+LOCK_FILE = ".lock"
+
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
+_FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+def refusal(error: OSError, what: str) -> ApiError | None:
+    """
+    The error to refuse an operation with, if ``error`` is one that passes: no space, or no file descriptor.
+    """
+    if error.errno in _NO_SPACE:
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"no space to {what}: {error.strerror}")
+    if error.errno in _NO_DESCRIPTOR:
+        return ApiError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"cannot {what}: {error.strerror}; raise the limit on open files (ulimit -n)"
+        )
+    return None
+
+
+def write_fully(fd: int, position: int, parts: Sequence[Buffer]) -> None:
+    """
+    Write all parts at ``position``, however often the kernel takes only some of it.
+
+    :raises OSError: as the system call does; part of the data may be in the file.
+    """
+    total = sum(map(len, parts))
+    done = os.pwritev(fd, parts, position)
+    if done == total:
+        return
+    rest = memoryview(b"".join(parts))
+    while done < total:
+        count = os.pwrite(fd, rest[done:], position + done)
+        if count == 0:
+            raise OSError(errno.EIO, "the disk takes no more bytes and gives no reason")
+        done += count
+
+
+@implementer(IFile)
+class File:
+    """
+    An open file, and the only owner of its descriptor.
+
+    :ivar path: relative to the disk's directory, as opened.
+    """
+
+    __slots__ = ("_disk", "_fd", "path")
+
+    def __init__(self, disk: Disk, path: str, fd: int) -> None:
+        self._disk = disk
+        self._fd = fd
+        self.path = path
+
+    def __del__(self) -> None:
+        os.close(self._fd)
+
+    def fileno(self) -> int:
+        """The descriptor; valid as long as this object is referenced."""
+        return self._fd
+
+    def size(self) -> int:
+        """Bytes in the file, as the file system says."""
+        return os.fstat(self._fd).st_size
+
+    def write(self, position: int, parts: Sequence[Buffer]) -> None:
+        """Write all parts at ``position``; see :class:`~logbus.storage.istorage.IFile`."""
+        disk = self._disk
+        if disk.failure is not None:
+            raise disk.offline()
+        try:
+            write_fully(self._fd, position, parts)
+        except OSError as error:
+            refused = refusal(error, f"append to {self.path}")
+            if refused is None:
+                raise disk.broken(error, f"write {self.path}") from error
+            self.truncate(position)
+            raise refused from error
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Up to ``length`` bytes from ``position``."""
+        try:
+            return os.pread(self._fd, length, position)
+        except OSError as error:
+            raise self._disk.broken(error, f"read {self.path}") from error
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to ``size`` bytes."""
+        disk = self._disk
+        if disk.failure is not None:
+            raise disk.offline()
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError as error:
+            raise disk.broken(error, f"truncate {self.path}") from error
+
+    def sync(self) -> None:
+        """Wait until the device has the data (fdatasync)."""
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise self._disk.broken(error, f"sync {self.path}") from error
+
+
+@implementer(IDisk)
+@define
+class Disk:
+    """
+    A log directory.
+
+    :ivar root: absolute path of the directory, which exists.
+    :ivar failure: why it is offline, or None.
+    """
+
+    root: str
+    _reactor: IReactorFromThreads
+    failure: StorageError | None = field(default=None, init=False)
+    _listeners: list[Callable[[StorageError], None]] = field(factory=list, init=False)
+    _lanes: dict[Lane, LaneThread] = field(factory=dict, init=False)
+    _lock_fd: int | None = field(default=None, init=False)
+    _log = Logger()
+
+    def on_failure(self, listener: Callable[[StorageError], None]) -> None:
+        """Have ``listener`` told when the directory goes offline."""
+        self._listeners.append(listener)
+
+    def fail(self, error: StorageError) -> StorageError:
+        """Take the directory offline; only the first error counts. Reactor thread only."""
+        if self.failure is None:
+            self.failure = error
+            self._log.critical("log directory {root} goes offline: {error}", root=self.root, error=error)
+            for listener in self._listeners:
+                listener(error)
+        return self.failure
+
+    def offline(self) -> StorageError:
+        """A fresh error that says why the directory is offline."""
+        return StorageError(f"log directory {self.root} is offline: {self.failure}")
+
+    def submit(self, lane: Lane, op: Callable[..., Any], *args: Any) -> Deferred[Any]:
+        """Run ``op`` in a lane's thread."""
+        if self.failure is not None:
+            return fail(self.offline())
+        thread = self._lanes.get(lane)
+        if thread is None:
+            name = f"logbus {lane.value} {os.path.basename(self.root)}"
+            thread = self._lanes[lane] = LaneThread(name, self._reactor, self._settle)
+        return thread.submit(op, *args)
+
+    def _settle(self, error: BaseException | None) -> BaseException | None:
+        """On the reactor thread: what an operation's waiter gets to see. A failed directory confirms nothing more."""
+        if isinstance(error, StorageError):
+            self.fail(error)
+        return error if self.failure is None else self.offline()
+
+    def _at(self, path: str) -> str:
+        return f"{self.root}/{path}" if path else self.root
+
+    def broken(self, error: OSError, what: str) -> StorageError:
+        """
+        The error to raise when ``what`` failed for a reason that does not pass. Takes the directory offline, at once
+        on the reactor thread; from a lane, when the operation's result arrives there.
+        """
+        problem = StorageError(f"{self.root}: cannot {what}: {error}")
+        if not any(lane.is_current() for lane in self._lanes.values()):
+            self.fail(problem)
+        return problem
+
+    def _refused_or_broken(self, error: OSError, what: str) -> ApiError | StorageError:
+        return refusal(error, what) or self.broken(error, what)
+
+    def open(self, path: str, create: bool = False) -> File:
+        """Open a file to read and append."""
+        try:
+            fd = os.open(self._at(path), _FLAGS | os.O_CREAT if create else _FLAGS, 0o644)
+        except FileNotFoundError:
+            if not create:
+                raise
+            raise self.broken(FileNotFoundError(errno.ENOENT, "its directory is gone"), f"create {path}") from None
+        except OSError as error:
+            raise self._refused_or_broken(error, f"open {path}") from error
+        return File(self, path, fd)
+
+    def names(self, path: str) -> list[str]:
+        """The names in a directory."""
+        try:
+            return os.listdir(self._at(path))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise self._refused_or_broken(error, f"list {path or 'it'}") from error
+
+    def exists(self, path: str) -> bool:
+        """Whether there is something of that name."""
+        return os.path.lexists(self._at(path))
+
+    def size(self, path: str) -> int:
+        """Bytes in a file."""
+        return self._stat(path).st_size
+
+    def modified_ns(self, path: str) -> int:
+        """When it was last written to."""
+        return self._stat(path).st_mtime_ns
+
+    def _stat(self, path: str) -> os.stat_result:
+        try:
+            return os.stat(self._at(path))
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise self._refused_or_broken(error, f"stat {path}") from error
+
+    def read(self, path: str) -> bytes:
+        """A small file's content."""
+        try:
+            with open(self._at(path), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise self._refused_or_broken(error, f"read {path}") from error
+
+    def replace(self, path: str, data: bytes, sync: bool = True) -> None:
+        """Replace a file in one step."""
+        if self.failure is not None:
+            raise self.offline()
+        temporary = self._at(path) + ".tmp"
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data)
+                if sync:
+                    file.flush()
+                    os.fdatasync(file.fileno())
+            os.replace(temporary, self._at(path))
+        except OSError as error:
+            raise self._refused_or_broken(error, f"write {path}") from error
+        if sync:
+            self.sync_directory(os.path.dirname(path))
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory."""
+        try:
+            os.makedirs(self._at(path), exist_ok=True)
+        except OSError as error:
+            raise self._refused_or_broken(error, f"create {path}") from error
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file or directory."""
+        try:
+            os.rename(self._at(old), self._at(new))
+        except OSError as error:
+            raise self._refused_or_broken(error, f"rename {old}") from error
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+        try:
+            os.unlink(self._at(path))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise self._refused_or_broken(error, f"remove {path}") from error
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory with all in it."""
+        try:
+            shutil.rmtree(self._at(path))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise self._refused_or_broken(error, f"remove {path}") from error
+
+    def sync_directory(self, path: str) -> None:
+        """Force a directory's names to the device."""
+        try:
+            fd = os.open(self._at(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise self.broken(error, f"sync directory {path or '.'}") from error
+
+    def lock(self) -> None:
+        """Take the directory's ``.lock``."""
+        path = self._at(LOCK_FILE)
+        try:
+            fd = os.open(path, _FLAGS | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise ConfigError(f"the log directory {self.root} is not writable: {error}") from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(fd)
+            raise ConfigError(
+                f"the log directory {self.root} is in use by another broker (process {holder} holds {path}); "
+                "stop it, or choose another directory by log.dirs"
+            ) from None
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+        self._lock_fd = fd
+
+    def close(self) -> Deferred[None]:
+        """End the lanes, then let go of the lock."""
+
+        def unlock(_: object) -> None:
+            if self._lock_fd is not None:
+                os.close(self._lock_fd)
+                self._lock_fd = None
+
+        lanes, self._lanes = list(self._lanes.values()), {}
+        return gatherResults([lane.stop() for lane in lanes]).addCallback(unlock)

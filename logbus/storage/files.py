@@ -1,0 +1,110 @@
+"""
+File descriptors for the logs that are in use, and only for those.
+
+A broker with 10,000 partitions has tens of thousands of files. A :class:`LazyFile` opens its file when it is needed;
+a :class:`FileCache` closes the ones longest unused when there are too many.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from attrs import define, field
+
+from logbus.storage.istorage import IDisk, IFile
+
+_WALK = 64
+"""How many open files are looked at to find one to close."""
+
+
+class LazyFile:
+    """
+    A file that is open when needed.
+
+    :ivar file: the open file, or None.
+    :ivar pinned: must stay open, because what was written is not synced: a descriptor opened later may not learn of
+        a failed write-back.
+    """
+
+    __slots__ = ("_cache", "_disk", "_recently_used", "file", "path", "pinned")
+
+    def __init__(self, cache: FileCache, disk: IDisk, path: str) -> None:
+        self._cache = cache
+        self._disk = disk
+        self._recently_used = False
+        self.file: IFile | None = None
+        self.path = path
+        self.pinned = False
+
+    def get(self) -> IFile:
+        """
+        The file, opened if it was not.
+
+        :raises FileNotFoundError: it does not exist.
+        """
+        self._recently_used = True
+        file = self.file
+        if file is None:
+            file = self._disk.open(self.path)
+            self._adopt(file)
+        return file
+
+    def create(self) -> IFile:
+        """The file, opened, and created if it does not exist."""
+        self._recently_used = True
+        file = self.file
+        if file is None:
+            file = self._disk.open(self.path, True)
+            self._adopt(file)
+        return file
+
+    def _adopt(self, file: IFile) -> None:
+        self.file = file
+        self._cache.opened(self)
+
+    def close(self) -> None:
+        """Let go of the file; readers that hold it keep it open."""
+        if self.file is not None:
+            self.file = None
+            self._cache.closed(self)
+
+    def give_back(self) -> bool:
+        """Close, unless it must stay open or was used since this was last asked; says whether it is closed."""
+        if self.pinned or self._recently_used:
+            self._recently_used = False
+            return False
+        self.file = None
+        return True
+
+
+@define(eq=False)
+class FileCache:
+    """
+    Keeps at most about ``capacity`` files open, by second chance ("clock"): using a file costs one attribute.
+
+    :ivar capacity: files. Exceeded while more than that hold unsynced data.
+    """
+
+    capacity: int
+    _open: OrderedDict[LazyFile, None] = field(factory=OrderedDict, init=False)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def opened(self, file: LazyFile) -> None:
+        """A file was opened: room is made if there are too many."""
+        files = self._open
+        files[file] = None
+        # A bounded walk, so that no single opening pays for thousands of files that must stay.
+        for _ in range(min(_WALK, len(files))):
+            if len(files) <= self.capacity:
+                break
+            candidate = next(iter(files))
+            if candidate is not file and candidate.give_back():
+                del files[candidate]
+            else:
+                files.move_to_end(candidate)
+
+    def closed(self, file: LazyFile) -> None:
+        """A file was closed by its owner."""
+        self._open.pop(file, None)

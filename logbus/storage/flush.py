@@ -1,0 +1,274 @@
+"""
+From the page cache to stable storage: group commit, and write-back in the background.
+
+*Flush*: somebody waits for what is in the log now. One fdatasync in the sync lane serves all who wait; who comes while
+one runs waits for the next, since the running one may have missed his bytes.
+
+*Write-back*: nobody waits. Every 64 MB and after each roll the log is synced in the background lane, together with its
+indexes and a snapshot of its producers, so that little is left to scan after a crash.
+
+A sync that fails is never tried again: the kernel drops the pages it could not write, and a second fdatasync would
+succeed without them ("fsyncgate"). The directory goes offline, and everybody who waits gets the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.errors import ApiError, StorageError
+from logbus.storage import names
+from logbus.storage.istorage import IDisk, IFile, Lane
+from logbus.storage.segment import Segment
+from logbus.storage.snapshots import encode_snapshot, snapshot_offsets, snapshot_path
+
+if TYPE_CHECKING:
+    from logbus.storage.log import Log
+
+_KEPT_SNAPSHOTS = 2
+
+
+@define(eq=False)
+class GroupCommit:
+    """
+    At most one commit at a time, and one for all who wait.
+
+    :ivar _commit: begins a commit of everything there is at that moment.
+    """
+
+    _commit: Callable[[], Deferred[None]]
+    _running: bool = field(default=False, init=False)
+    _wanted: bool = field(default=False, init=False)
+    _waiters: list[Deferred[None]] = field(factory=list, init=False)
+
+    def wait(self) -> Deferred[None]:
+        """Fires when all that is there now is committed. Cancelling it gives up the wait, not the commit."""
+        waiter: Deferred[None] = Deferred()
+        self._waiters.append(waiter)
+        self.request()
+        return waiter
+
+    def request(self) -> None:
+        """Have all that is there now committed; nobody waits."""
+        self._wanted = True
+        if not self._running:
+            self._start()
+
+    def _start(self) -> None:
+        self._wanted = False
+        self._running = True
+        waiters, self._waiters = self._waiters, []
+        self._commit().addCallbacks(self._done, self._failed, callbackArgs=(waiters,), errbackArgs=(waiters,))
+
+    def _done(self, _: object, waiters: list[Deferred[None]]) -> None:
+        self._running = False
+        if self._wanted:
+            # Before the waiters are told: they may ask for more.
+            self._start()
+        for waiter in waiters:
+            waiter.callback(None)
+
+    def _failed(self, failure: Failure, waiters: list[Deferred[None]]) -> None:
+        self._running = False
+        waiters += self._waiters
+        self._waiters = []
+        self._wanted = False
+        for waiter in waiters:
+            waiter.errback(failure)
+
+
+def sync_all(
+    disk: IDisk, replaced: Sequence[tuple[str, bytes]], files: Sequence[IFile], directories: Sequence[str]
+) -> None:
+    """Runs in a lane: small files first, since what is behind the recovery point may rely on them."""
+    for path, data in replaced:
+        disk.replace(path, data)
+    for file in files:
+        file.sync()
+    for path in directories:
+        disk.sync_directory(path)
+
+
+def take_snapshot(disk: IDisk, path: str, data: bytes, superseded: Sequence[str]) -> None:
+    """Runs in a lane: a snapshot first, then the removal of those that it replaces."""
+    disk.replace(path, data)
+    for old in superseded:
+        disk.unlink(old)
+
+
+@define(eq=False)
+class Durability:
+    """
+    What of a log is not on stable storage yet. Exists for logs that are written to.
+
+    :ivar names_changed: files were created since the directory was synced.
+    :ivar unindexed: sealed segments whose indexes are not synced; recovery must begin before them.
+    """
+
+    log: Log
+    names_changed: bool = True
+    unindexed: list[Segment] = field(factory=list, init=False)
+    dirty: list[Segment] = field(factory=list, init=False)
+    _group: GroupCommit = field(init=False)
+    _background: GroupCommit = field(init=False)
+    _bytes: int = field(default=0, init=False)
+    _generation: int = field(default=0, init=False)
+    _snapshots: list[int] | None = field(default=None, init=False)
+    _log = Logger()
+
+    @_group.default
+    def _flush_group(self) -> GroupCommit:
+        return GroupCommit(lambda: self._commit(Lane.SYNC))
+
+    @_background.default
+    def _background_group(self) -> GroupCommit:
+        return GroupCommit(self._write_back)
+
+    def wrote(self, segment: Segment, size: int) -> None:
+        """Take note of ``size`` bytes at the end of ``segment``."""
+        dirty = self.dirty
+        if not dirty or dirty[-1] is not segment:
+            dirty.append(segment)
+            segment.log.pinned = True
+        self._bytes += size
+        if self._bytes >= self.log.settings.write_back_bytes:
+            self.write_back()
+
+    def rolled(self, segment: Segment) -> None:
+        """``segment`` was sealed, and a new one created."""
+        self.names_changed = True
+        self.unindexed.append(segment)
+        self.write_back()
+
+    def truncated(self) -> None:
+        """The log was cut: what a running sync covers is no longer what is there."""
+        self._generation += 1
+        self._snapshots = None
+        self.names_changed = True
+        kept = set(self.log.segments)
+        self.dirty = [segment for segment in self.dirty if segment in kept]
+        self.unindexed = [segment for segment in self.unindexed if segment in kept]
+        active = self.log.segments[-1]
+        if active in self.unindexed:
+            self.unindexed.remove(active)
+        # The new length itself must be synced before something behind it may count.
+        if active not in self.dirty:
+            self.dirty.append(active)
+            active.log.pinned = True
+
+    def discarded(self, segments: Sequence[Segment]) -> None:
+        """Segments were taken out of the log: what of them is not synced need not be."""
+        for segment in segments:
+            segment.log.pinned = False
+        self.dirty = [segment for segment in self.dirty if segment not in segments]
+        self.unindexed = [segment for segment in self.unindexed if segment not in segments]
+
+    def flush(self) -> Deferred[None]:
+        """Fires when all that is in the log now is on stable storage."""
+        return self._group.wait()
+
+    def request(self) -> None:
+        """Flush; nobody waits."""
+        self._group.request()
+
+    def write_back(self) -> None:
+        """Sync in the background, with indexes and producers."""
+        self._bytes = 0
+        self._background.request()
+
+    def _commit(self, lane: Lane) -> Deferred[None]:
+        """Sync the log's files, and what recovery needs to trust what is in them."""
+        log = self.log
+        generation, target = self._generation, log.log_end_offset
+        covered = [(segment, segment.size) for segment in self.dirty]
+        replaced = []
+        epochs = log.epochs
+        saved = epochs.saved
+        if not saved:
+            replaced.append((f"{log.directory}/{names.EPOCHS}", epochs.encode()))
+            epochs.saved = True
+        directories = []
+        if self.names_changed:
+            directories = [log.directory, ""]
+            self.names_changed = False
+        try:
+            files = [segment.log.get() for segment, _ in covered]
+        except (ApiError, StorageError):
+            failed: Deferred[None] = Deferred()
+            failed.errback()
+            return failed
+
+        def done(_: object) -> None:
+            if generation == self._generation:
+                self._settled(covered)
+                log.flushed_end_offset = max(log.flushed_end_offset, target)
+
+        def failed_(failure: Failure) -> Failure:
+            # An ApiError (no space for a small file) leaves the directory in use: the next commit tries them again.
+            epochs.saved = epochs.saved and saved
+            self.names_changed = self.names_changed or bool(directories)
+            return failure
+
+        return log.disk.submit(lane, sync_all, log.disk, replaced, files, directories).addCallbacks(done, failed_)
+
+    def _settled(self, covered: list[tuple[Segment, int]]) -> None:
+        for segment, size in covered:
+            if segment.size == size and segment in self.dirty:
+                self.dirty.remove(segment)
+                segment.log.pinned = False
+
+    def _write_back(self) -> Deferred[None]:
+        log = self.log
+        generation = self._generation
+        sealed = list(self.unindexed)
+        try:
+            indexes = [file.get() for segment in [*sealed, log.segments[-1]] for file in segment.save_indexes()]
+            for segment in sealed:
+                segment.offsets.forget()
+        except ApiError as problem:
+            # Without space indexes wait in memory; the log itself is synced all the same.
+            self._log.warn("{log}: indexes not written: {error}", log=log, error=problem)
+            indexes, sealed = [], []
+        offset = log.log_end_offset
+        snapshot = encode_snapshot(log.producers)
+        path, superseded = self._next_snapshot(offset)
+
+        def synced(_: object) -> Deferred[None]:
+            return log.disk.submit(Lane.BACKGROUND, take_snapshot, log.disk, path, snapshot, superseded)
+
+        def done(_: object) -> None:
+            if generation == self._generation:
+                self.unindexed = [segment for segment in self.unindexed if segment not in sealed]
+                log.owner.written_back(log)
+
+        def failed(failure: Failure) -> None:
+            self._log.warn("{log}: write-back failed: {error}", log=log, error=failure.value)
+
+        return (
+            log.disk.submit(Lane.BACKGROUND, sync_all, log.disk, (), indexes, ())
+            .addCallback(lambda _: self._commit(Lane.BACKGROUND))
+            .addCallback(synced)
+            .addCallbacks(done, failed)
+        )
+
+    def _next_snapshot(self, offset: int) -> tuple[str, list[str]]:
+        """The path of a snapshot at ``offset``, and those of the ones not needed beside it."""
+        log = self.log
+        if self._snapshots is None:
+            self._snapshots = snapshot_offsets(log.disk, log.directory)
+        if offset not in self._snapshots:
+            self._snapshots.append(offset)
+        # Those at the start of a segment stay as long as it does: truncation goes back to them.
+        bases = {segment.base_offset for segment in log.segments}
+        superseded = [old for old in self._snapshots[:-_KEPT_SNAPSHOTS] if old not in bases]
+        self._snapshots = [kept for kept in self._snapshots if kept not in superseded]
+        return snapshot_path(log.directory, offset), [snapshot_path(log.directory, old) for old in superseded]
+
+    def write_back_and_wait(self) -> Deferred[None]:
+        """Write back what there is; fires when it is done, also when it failed: see the disk for that."""
+        return self._background.wait()

@@ -1,0 +1,577 @@
+"""
+A partition's log: append at the end, read anywhere.
+
+Both are plain calls that end in the page cache. What waits for the device is in :mod:`logbus.storage.flush`, how a log
+comes back after a stop in :mod:`logbus.storage.recovery`.
+
+Invariants: ``log_start_offset <= log_end_offset``; ``flushed_end_offset <= log_end_offset``; the tuple of segments is
+replaced, never changed, so that whoever iterates over it is not disturbed by rolls and deletions.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from bisect import bisect_right
+from collections.abc import Callable
+from operator import attrgetter
+from typing import NamedTuple, Protocol
+
+from attrs import define, field
+from twisted.internet.defer import Deferred, succeed
+from twisted.logger import Logger
+
+from logbus.config.topic import TopicConfig
+from logbus.errors import ApiError, DecodeError, ErrorCode
+from logbus.model import OffsetAndEpoch, TimestampOffset, TopicPartition
+from logbus.records.batch import (
+    PREFIX_SIZE,
+    BatchHeader,
+    batch_problem,
+    iter_batches,
+    patched_prefix,
+    rewrite_log_append_time,
+)
+from logbus.records.checksum import Buffer
+from logbus.records.slices import FileSlice
+from logbus.storage import lookup, names
+from logbus.storage.epochs import EpochHistory
+from logbus.storage.files import FileCache
+from logbus.storage.flush import Durability
+from logbus.storage.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
+from logbus.storage.istorage import IDeletePolicy, IDisk
+from logbus.storage.producers import Producers
+from logbus.storage.restore import load_epochs, load_producers
+from logbus.storage.retention import deletable
+from logbus.storage.segment import Segment
+from logbus.storage.settings import StorageSettings
+from logbus.storage.snapshots import snapshot_offsets, snapshot_path
+from logbus.storage.validation import LOG_APPEND_TIME, validate_for_topic
+
+_BASE_OFFSET = attrgetter("base_offset")
+_NO_LIMIT = 2**63 - 1
+
+
+class Appended(NamedTuple):
+    """
+    What became of a batch.
+
+    :ivar log_append_time: the broker's time stamped on the records, ms since 1970; −1 if the topic keeps the
+        producer's.
+    :ivar size: bytes written.
+    :ivar duplicate: the batch was in the log already, at these offsets; nothing was written.
+    """
+
+    base_offset: int
+    last_offset: int
+    log_append_time: int
+    log_start_offset: int
+    size: int
+    duplicate: bool = False
+
+
+class ReadResult(NamedTuple):
+    """
+    An answer to a read.
+
+    :ivar data: whole batches, the first of which has the offset asked for or the next one there is; None: nothing yet.
+    """
+
+    data: FileSlice | None
+    log_start_offset: int
+    log_end_offset: int
+
+
+class LogOwner(Protocol):
+    """What a log tells the one who keeps it."""
+
+    def touched(self, log: Log) -> None:
+        """The log was written to for the first time since ``log.touched`` was last set to False."""
+
+    def written_back(self, log: Log) -> None:
+        """The log's recovery point moved far enough to be put down."""
+
+    def remove_later(self, log: Log, paths: list[str]) -> None:
+        """Files that are not the log's any more, and may go once nobody can be reading them."""
+
+
+class Alone:
+    """The owner of a log that nobody manages: files go when they are not needed."""
+
+    def touched(self, log: Log) -> None:
+        """Nobody keeps count."""
+
+    def written_back(self, log: Log) -> None:
+        """Nobody puts down recovery points."""
+
+    def remove_later(self, log: Log, paths: list[str]) -> None:
+        """At once, then."""
+        for path in paths:
+            log.disk.unlink(path)
+
+
+@define(eq=False, repr=False)
+class Log:
+    """
+    One partition's log on one disk.
+
+    :ivar topic_id: None if the log does not know.
+    :ivar directory: relative to the disk's; empty of segments until :meth:`create` or recovery.
+    :ivar config: may be replaced at any time.
+    :ivar segments: oldest first, at least one; the last is the active one.
+    :ivar log_start_offset: records before it are gone, or as good as gone.
+    :ivar log_end_offset: the offset of the next record.
+    :ivar flushed_end_offset: everything below is on stable storage.
+    :ivar high_watermark: everything below is committed; set by the partition. Retention stays below it.
+    :ivar checkpointed_recovery_point: the recovery point that is on disk.
+    """
+
+    partition: TopicPartition
+    disk: IDisk
+    directory: str
+    config: TopicConfig = field(factory=TopicConfig, kw_only=True)
+    settings: StorageSettings = field(factory=StorageSettings, kw_only=True)
+    files: FileCache = field(factory=lambda: FileCache(1000), kw_only=True)
+    wall_clock: Callable[[], float] = field(kw_only=True)
+    jitter: random.Random = field(kw_only=True)
+    owner: LogOwner = field(factory=Alone, kw_only=True)
+    topic_id: uuid.UUID | None = field(default=None, kw_only=True)
+    segments: tuple[Segment, ...] = field(default=(), init=False)
+    log_start_offset: int = field(default=0, init=False)
+    log_end_offset: int = field(default=0, init=False)
+    flushed_end_offset: int = field(default=0, init=False)
+    high_watermark: int = field(default=0, init=False)
+    checkpointed_recovery_point: int = field(default=0, init=False)
+    is_touched: bool = field(default=False, init=False)
+    has_producers: bool = field(default=True, init=False)
+    _epochs: EpochHistory | None = field(default=None, init=False)
+    _producers: Producers | None = field(default=None, init=False)
+    _durability: Durability | None = field(default=None, init=False)
+    _roll_after_ms: int = field(default=-1, init=False)
+    _log = Logger()
+
+    def __repr__(self) -> str:
+        return f"<Log {self.partition} [{self.log_start_offset}, {self.log_end_offset})>"
+
+    # -- Becoming usable
+
+    def create(self, start_offset: int = 0) -> None:
+        """
+        Begin an empty log; its directory exists.
+
+        :raises ApiError: there is no space.
+        """
+        segment = self._new_segment(start_offset)
+        segment.create()
+        self.restored((segment,), start_offset, start_offset, start_offset)
+        self._epochs, self._producers = EpochHistory(), Producers(start_offset)
+
+    def restored(self, segments: tuple[Segment, ...], start_offset: int, end_offset: int, flushed: int) -> None:
+        """Take over what recovery, or a clean shutdown's marker, says of the log."""
+        self.segments = segments
+        self.log_start_offset = max(start_offset, segments[0].base_offset)
+        self.log_end_offset = end_offset
+        self.flushed_end_offset = flushed
+        self.high_watermark = self.log_start_offset
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        return Segment(self.disk, self.files, self.directory, base_offset, int(self.wall_clock() * 1000))
+
+    @property
+    def durability(self) -> Durability:
+        """What is not on stable storage yet. Asking for it makes the log one that can be written to."""
+        durability = self._durability
+        if durability is None:
+            self.segments[-1].activate()
+            durability = self._durability = Durability(self)
+        return durability
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the log was written to since it was opened."""
+        return self._durability is not None
+
+    @property
+    def epochs(self) -> EpochHistory:
+        """The leader epochs; read from disk on first use."""
+        if self._epochs is None:
+            self._epochs = load_epochs(self.disk, self.directory, self.log_start_offset, self.log_end_offset)
+        return self._epochs
+
+    @epochs.setter
+    def epochs(self, epochs: EpochHistory) -> None:
+        self._epochs = epochs
+
+    @property
+    def producers(self) -> Producers:
+        """The idempotent producers; read from disk on first use."""
+        if self._producers is None:
+            if self.has_producers:
+                self._producers = load_producers(self.disk, self.directory, self.segments, self.log_end_offset)
+            else:
+                self._producers = Producers(self.log_end_offset)
+        return self._producers
+
+    @producers.setter
+    def producers(self, producers: Producers) -> None:
+        self._producers = producers
+
+    @property
+    def producers_in_memory(self) -> Producers | None:
+        """The idempotent producers, if anybody asked for them since the log was opened."""
+        return self._producers
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where readers of committed transactions stop."""
+        return self.high_watermark
+
+    @property
+    def recovery_point(self) -> int:
+        """Recovery may trust everything below this offset: batches are synced, and so are the indexes of theirs."""
+        unindexed = self._durability.unindexed if self._durability is not None else None
+        if unindexed:
+            return min(self.flushed_end_offset, unindexed[0].base_offset)
+        return self.flushed_end_offset
+
+    # -- Appending
+
+    def append_as_leader(
+        self, data: Buffer, leader_epoch: int, now_ms: int | None = None, zstd_allowed: bool = True
+    ) -> Appended:
+        """
+        Validate a producer's batch, give it its offsets, and write it.
+
+        :param data: the bytes of one partition in a Produce request; neither kept nor changed.
+        :param leader_epoch: goes into the batch.
+        :param now_ms: the broker's time, ms since 1970; by default that of the wall clock.
+        :param zstd_allowed: whether the producer's request version knows zstd.
+        :raises ApiError: the batch is refused, or there is no space; nothing was written.
+        :raises StorageError: the disk failed, and is offline.
+        """
+        if now_ms is None:
+            now_ms = int(self.wall_clock() * 1000)
+        config = self.config
+        header = validate_for_topic(data, config, now_ms, zstd_allowed)
+        durability = self._durability or self.durability
+        append_time = -1
+        if header.producer_id >= 0:
+            written = self.producers.check(header)
+            if written is not None:
+                stamped = written.timestamp if config.message_timestamp_type == LOG_APPEND_TIME else -1
+                return Appended(
+                    written.first_offset, written.last_offset, stamped, self.log_start_offset, 0, duplicate=True
+                )
+        if config.message_timestamp_type == LOG_APPEND_TIME:
+            append_time = now_ms
+            data = bytearray(data)
+            rewrite_log_append_time(data, 0, now_ms)
+            header = header._replace(max_timestamp=now_ms)
+
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header.last_offset_delta
+        segment = self._segment_for(header, last_offset, now_ms)
+        prefix = patched_prefix(header, base_offset, leader_epoch)
+        segment.log.get().write(segment.size, (prefix, memoryview(data)[PREFIX_SIZE:]))
+        self._wrote(segment, durability, header, base_offset, leader_epoch)
+        return Appended(base_offset, last_offset, append_time, self.log_start_offset, header.length + 12)
+
+    def append_as_follower(self, data: Buffer) -> int:
+        """
+        Append what the leader's log has behind ours: batches with their offsets and epochs as they are.
+
+        :param data: whole batches; a partial one at the end is left out.
+        :returns: the log's new end.
+        :raises ApiError: CORRUPT_MESSAGE: a batch is damaged, or does not lie behind the log's end. Batches before it
+            were appended.
+        :raises StorageError: the disk failed, and is offline.
+        """
+        durability = self._durability or self.durability
+        view = memoryview(data)
+        now_ms = int(self.wall_clock() * 1000)
+        try:
+            for position, header in iter_batches(data):
+                self._check_from_leader(data, position, header)
+                segment = self._segment_for(header, header.last_offset, now_ms)
+                segment.log.get().write(segment.size, (view[position : position + header.size],))
+                self._wrote(segment, durability, header, header.base_offset, header.leader_epoch)
+        except DecodeError as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.partition}: from the leader: {error}") from error
+        return self.log_end_offset
+
+    def _check_from_leader(self, data: Buffer, position: int, header: BatchHeader) -> None:
+        problem = batch_problem(data, position, header)
+        if problem is None and header.base_offset < self.log_end_offset:
+            problem = f"base offset {header.base_offset} lies before the log's end {self.log_end_offset}"
+        if problem is not None:
+            raise ApiError(
+                ErrorCode.CORRUPT_MESSAGE, f"{self.partition}: batch at offset {header.base_offset}: {problem}"
+            )
+
+    def _wrote(
+        self, segment: Segment, durability: Durability, header: BatchHeader, base_offset: int, leader_epoch: int
+    ) -> None:
+        """The bookkeeping after a batch was written: no step of it may fail."""
+        config = self.config
+        segment.appended(header, base_offset, config.index_interval_bytes)
+        end = self.log_end_offset = base_offset + header.last_offset_delta + 1
+        if leader_epoch != self.epochs.latest:
+            self.epochs.assign(leader_epoch, base_offset)
+        producers = self.producers
+        if header.producer_id >= 0:
+            producers.appended(header, base_offset)
+        producers.end_offset = end
+        if not self.is_touched:
+            self.is_touched = True
+            self.owner.touched(self)
+        durability.wrote(segment, header.length + 12)
+        if end - self.flushed_end_offset >= config.flush_messages:
+            durability.request()
+
+    def _segment_for(self, header: BatchHeader, last_offset: int, now_ms: int) -> Segment:
+        """The active segment; a new one if the batch does not fit the current one, or that is too old."""
+        segment = self.segments[-1]
+        size = segment.size
+        if not size:
+            if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+                return self.roll(header.base_offset)
+            return segment
+        config = self.config
+        if segment.first_timestamp >= 0 <= header.max_timestamp:
+            age = header.max_timestamp - segment.first_timestamp
+        else:
+            age = now_ms - segment.created_ms
+        if (
+            size + header.length + 12 > config.segment_bytes
+            or age > self._roll_ms()
+            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+            or (segment.offsets.count + 1) * OFFSET_ENTRY_SIZE > config.segment_index_bytes
+            or (segment.times.count + 1) * TIME_ENTRY_SIZE > config.segment_index_bytes
+        ):
+            return self.roll()
+        return segment
+
+    def _roll_ms(self) -> int:
+        """The age at which the active segment is rolled: jitter spreads the rolls of logs created together."""
+        config = self.config
+        if not config.segment_jitter_ms:
+            return config.segment_ms
+        if self._roll_after_ms < 0:
+            self._roll_after_ms = config.segment_ms - self.jitter.randrange(
+                min(config.segment_jitter_ms, config.segment_ms) + 1
+            )
+        return self._roll_after_ms
+
+    def roll(self, base_offset: int | None = None) -> Segment:
+        """
+        Begin a new segment at the log's end, or further on; the current one is synced in the background.
+
+        :raises ApiError: there is no space for a new file; the log is as it was.
+        """
+        durability = self.durability
+        old = self.segments[-1]
+        segment = self._new_segment(
+            self.log_end_offset if base_offset is None else max(base_offset, self.log_end_offset)
+        )
+        if segment.base_offset == old.base_offset:
+            return old
+        segment.create()
+        old.seal()
+        self.segments = (*self.segments, segment)
+        self._roll_after_ms = -1
+        durability.rolled(old)
+        return segment
+
+    # -- Reading
+
+    def read(self, offset: int, max_bytes: int, bound: int | None = None, min_one_batch: bool = True) -> ReadResult:
+        """
+        Whole batches from the one that has ``offset``, or the next offset there is.
+
+        :param max_bytes: at most that many bytes, unless the first batch alone is larger.
+        :param bound: no record at or above this offset; the log's end by default.
+        :param min_one_batch: return the first batch however large it is (KIP-74).
+        :raises ApiError: OFFSET_OUT_OF_RANGE.
+        """
+        end = self.log_end_offset
+        if offset < self.log_start_offset or offset > end:
+            raise self.out_of_range(offset)
+        if bound is None or bound > end:
+            bound = end
+        data = None
+        if offset < bound and max_bytes > 0:
+            segments = self.segments
+            segment = segments[-1]
+            if offset >= segment.base_offset:
+                start = segment.find(offset)
+                if start < segment.size:
+                    data = segment.slice(start, max_bytes, None if bound == end else bound, min_one_batch)
+            else:
+                data = self._read_older(segments, offset, max_bytes, bound, min_one_batch)
+        return ReadResult(data, self.log_start_offset, end)
+
+    def _read_older(
+        self, segments: tuple[Segment, ...], offset: int, max_bytes: int, bound: int, min_one_batch: bool
+    ) -> FileSlice | None:
+        for i in range(max(0, bisect_right(segments, offset, key=_BASE_OFFSET) - 1), len(segments)):
+            segment = segments[i]
+            if segment.base_offset >= bound:
+                break
+            start = segment.find(offset)
+            # At the segment's end: what is missing there was compacted away, the next segment goes on.
+            if start < segment.size:
+                after = segments[i + 1].base_offset if i + 1 < len(segments) else self.log_end_offset
+                return segment.slice(start, max_bytes, None if bound >= after else bound, min_one_batch)
+        return None
+
+    def out_of_range(self, offset: int) -> ApiError:
+        """The error for an offset that is not in the log."""
+        return ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{self.partition}: offset {offset} is not within {self.log_start_offset} to {self.log_end_offset}",
+        )
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record whose timestamp is at least ``timestamp``; None if there is none."""
+        return lookup.offset_for_timestamp(self, timestamp)
+
+    def max_timestamp_offset(self) -> TimestampOffset | None:
+        """The first record with the largest timestamp; None in an empty log (KIP-734)."""
+        return lookup.max_timestamp_offset(self)
+
+    def offsets_before(self, timestamp: int, max_offsets: int) -> list[int]:
+        """Where segments begin, last modified at or before ``timestamp``, latest first (ListOffsets 0)."""
+        return lookup.offsets_before(self, timestamp, max_offsets)
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        """Where the records of a leader epoch end; see :meth:`EpochHistory.end_offset_for`."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    # -- Getting shorter
+
+    def advance_start(self, offset: int) -> bool:
+        """
+        Give up the records before ``offset``; retention removes their segments. The start never goes back.
+
+        :returns: whether the start moved.
+        :raises ApiError: OFFSET_OUT_OF_RANGE: the log ends before it.
+        """
+        if offset > self.log_end_offset:
+            raise self.out_of_range(offset)
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.epochs.truncate_start(offset)
+        return True
+
+    def delete_expired(self, policy: IDeletePolicy, now_ms: int) -> int:
+        """
+        Remove the oldest segments as far as a policy says, but none that reaches the high watermark.
+
+        :returns: how many segments went.
+        :raises ApiError: the active segment is to go, and there is no space for a new one.
+        """
+        count = deletable(self, policy, now_ms)
+        if not count:
+            return 0
+        if count == len(self.segments):
+            self.roll()
+        gone, kept = self.segments[:count], self.segments[count:]
+        self.segments = kept
+        if kept[0].base_offset > self.log_start_offset:
+            self.advance_start(kept[0].base_offset)
+        self._log.info(
+            "{log}: {count} segments deleted by {policy}: {size} bytes below offset {offset}",
+            log=self, count=count, policy=policy.name, size=sum(old.size for old in gone), offset=kept[0].base_offset,
+        )  # fmt: skip
+        self._discard(gone)
+        return count
+
+    def truncate_to(self, offset: int) -> None:
+        """
+        Remove the batches that reach ``offset`` or lie behind it.
+
+        The recovery point on disk must not lie above ``offset`` any more: :meth:`LogManager.truncate` sees to that.
+        """
+        if offset >= self.log_end_offset:
+            return
+        if offset < self.checkpointed_recovery_point:
+            raise ValueError(
+                f"{self.partition}: truncation to {offset} below the recovery point {self.checkpointed_recovery_point}"
+            )
+        if offset < self.segments[0].base_offset:
+            self.restart_at(offset)
+            return
+        durability = self.durability
+        keep = max(1, bisect_right(self.segments, offset, key=_BASE_OFFSET))
+        gone, self.segments = self.segments[keep:], self.segments[:keep]
+        active = self.segments[-1]
+        if gone:
+            active.activate()
+            self._discard(gone)
+        self._ends_at(active.truncate(offset), durability)
+
+    def restart_at(self, offset: int) -> None:
+        """Drop everything and go on at ``offset``: the leader's log begins behind the end of ours."""
+        durability = self.durability
+        gone = self.segments
+        segment = self._new_segment(offset)
+        if any(old.base_offset == offset for old in gone):
+            # The new file takes the name of an old one, which therefore goes first.
+            self._discard(gone)
+            segment.create()
+        else:
+            segment.create()
+            self._discard(gone)
+        self.segments = (segment,)
+        self.log_start_offset = offset
+        self._ends_at(offset, durability)
+
+    def _ends_at(self, end_offset: int, durability: Durability) -> None:
+        self._log.info("{log} truncated to {offset}", log=self, offset=end_offset)
+        self.log_end_offset = end_offset
+        self.log_start_offset = min(self.log_start_offset, end_offset)
+        self.flushed_end_offset = min(self.flushed_end_offset, end_offset)
+        self.high_watermark = min(self.high_watermark, end_offset)
+        self.epochs.truncate_end(end_offset)
+        for snapshot in snapshot_offsets(self.disk, self.directory):
+            if snapshot > end_offset:
+                self.disk.unlink(snapshot_path(self.directory, snapshot))
+        durability.truncated()
+        self._producers = load_producers(self.disk, self.directory, self.segments, end_offset)
+
+    def _discard(self, segments: tuple[Segment, ...]) -> None:
+        """Take files out of the log at once, by name, and have them removed later: readers may hold them."""
+        paths = []
+        for segment in segments:
+            segment.close()
+            for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.SNAPSHOT):
+                path = segment.path(suffix)
+                if self.disk.exists(path):
+                    self.disk.rename(path, path + names.DELETED)
+                    paths.append(path + names.DELETED)
+        if self._durability is not None:
+            self._durability.discarded(segments)
+        self.owner.remove_later(self, paths)
+
+    # -- Durability
+
+    def flush(self) -> Deferred[None]:
+        """
+        Fires when everything that is in the log now is on stable storage. Waits share syncs.
+
+        :raises StorageError: (as a failure) the sync failed; the directory is offline, nothing more is confirmed.
+        """
+        if self.flushed_end_offset >= self.log_end_offset and self.disk.failure is None:
+            return succeed(None)
+        return self.durability.flush()
+
+    def close_files(self) -> None:
+        """Close all files; what is not synced stays so."""
+        for segment in self.segments:
+            segment.close()

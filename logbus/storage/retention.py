@@ -1,0 +1,130 @@
+"""
+Which segments may go: pure decisions over what is known of a log.
+
+Policies are plugged in: any provider of :class:`~logbus.storage.istorage.IDeletePolicy` will do. The built-in one
+honours ``retention.ms``, ``retention.bytes`` and the log start offset, as Kafka does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from attrs import frozen
+from zope.interface import implementer
+
+from logbus.config.topic import TopicConfig
+from logbus.storage.istorage import IDeletePolicy
+
+
+class SegmentView(Protocol):
+    """What a policy sees of a segment."""
+
+    @property
+    def base_offset(self) -> int:
+        """Its first offset."""
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of its records, ms since 1970; −1 if none has one."""
+
+    def modified_ms(self) -> int:
+        """When it was last written to, ms since 1970."""
+
+
+class LogView(Protocol):
+    """What a policy sees of a log."""
+
+    @property
+    def config(self) -> TopicConfig:
+        """The topic's settings."""
+
+    @property
+    def segments(self) -> Sequence[SegmentView]:
+        """Oldest first; the last one is being written to."""
+
+    @property
+    def log_start_offset(self) -> int:
+        """Records before it are given up."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """The next record's offset."""
+
+    @property
+    def high_watermark(self) -> int:
+        """Nothing at or above it may go."""
+
+
+@implementer(IDeletePolicy)
+@frozen
+class TimeAndSize:
+    """
+    Kafka's retention: by age, by size, and below the log start offset.
+
+    A segment goes by age when its youngest record is older than ``retention.ms``; by size, oldest first, as long as
+    what remains is at least ``retention.bytes``. Neither applies to topics that are compacted only.
+    """
+
+    name: str = "retention"
+
+    def expired(self, log: LogView, now_ms: int) -> Sequence[SegmentView]:
+        """The oldest segments that may go."""
+        config, segments = log.config, log.segments
+        if "delete" not in config.cleanup_policy:
+            return segments[: _given_up(log)]
+        count = max(_given_up(log), _too_old(segments, config.retention_ms, now_ms))
+        return segments[: max(count, _too_many(segments, config.retention_bytes))]
+
+
+def _given_up(log: LogView) -> int:
+    """How many segments lie wholly before the log's start."""
+    segments = log.segments
+    count = 0
+    while count + 1 < len(segments) and segments[count + 1].base_offset <= log.log_start_offset:
+        count += 1
+    return count
+
+
+def _too_old(segments: Sequence[SegmentView], retention_ms: int, now_ms: int) -> int:
+    if retention_ms < 0:
+        return 0
+    count = 0
+    for segment in segments:
+        youngest = segment.max_timestamp if segment.max_timestamp >= 0 else segment.modified_ms()
+        if now_ms - youngest <= retention_ms:
+            break
+        count += 1
+    return count
+
+
+def _too_many(segments: Sequence[SegmentView], retention_bytes: int) -> int:
+    if retention_bytes < 0:
+        return 0
+    excess = sum(segment.size for segment in segments) - retention_bytes
+    count = 0
+    for segment in segments:
+        excess -= segment.size
+        if excess < 0:
+            break
+        count += 1
+    return count
+
+
+def deletable(log: LogView, policy: IDeletePolicy, now_ms: int) -> int:
+    """
+    How many of the oldest segments a policy may have: whole ones below the high watermark, and the active one only
+    if there is something in it.
+    """
+    segments = log.segments
+    count = 0
+    for segment in policy.expired(log, now_ms):
+        end = segments[count + 1].base_offset if count + 1 < len(segments) else log.log_end_offset
+        if segment is not segments[count] or end > log.high_watermark or not segment.size:
+            break
+        count += 1
+    return count

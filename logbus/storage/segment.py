@@ -1,0 +1,419 @@
+"""
+One segment of a log: a file of record batches with its two indexes.
+
+Invariant: every offset in a segment is at least its base offset and below the base offset of the next segment.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from twisted.logger import Logger
+
+from logbus.errors import ApiError, StorageError
+from logbus.records.batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
+from logbus.records.slices import FileSlice
+from logbus.storage import names
+from logbus.storage.files import FileCache, LazyFile
+from logbus.storage.index import MAX_RELATIVE_OFFSET, IndexCorrupt, OffsetIndex, TimeIndex
+from logbus.storage.istorage import IDisk
+
+_RECENT = 256
+"""Of that many batches at the end of the active segment, at least half are known without a look into a file."""
+
+_CHUNK = 16 * 1024
+"""Bytes read at a time when batches are searched; grows while the search goes on."""
+_MAX_CHUNK = 4 * 1024 * 1024
+
+_NONE = array("q")
+"""In the place of what only an active segment has; never changed."""
+_NEVER = 2**63 - 1
+
+
+class Segment:
+    """
+    A run of a log's batches.
+
+    :ivar base_offset: what its files are called by.
+    :ivar size: bytes of whole batches in the log file.
+    :ivar max_timestamp: the largest timestamp of a batch in it, -1 without any.
+    :ivar max_timestamp_offset: last offset of the first batch with that timestamp.
+    :ivar created_ms: when it was begun, for logs whose records carry no time.
+    :ivar first_timestamp: largest timestamp of its first batch, for rolling by age; -1 if unknown.
+    :ivar indexed_size: bytes before the batch that the last index entry stands for, inclusive.
+    """
+
+    __slots__ = (
+        "_offsets",
+        "_recent_floor",
+        "_recent_last",
+        "_recent_position",
+        "_times",
+        "base_offset",
+        "created_ms",
+        "disk",
+        "files",
+        "first_timestamp",
+        "indexed_size",
+        "log",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "size",
+    )
+
+    _log = Logger()
+
+    def __init__(self, disk: IDisk, files: FileCache, directory: str, base_offset: int, created_ms: int = -1) -> None:
+        self.disk = disk
+        self.files = files
+        self.base_offset = base_offset
+        self.created_ms = created_ms
+        self.log = LazyFile(files, disk, f"{directory}/{base_offset:020d}{names.LOG}")
+        self.size = 0
+        self.max_timestamp = -1
+        self.max_timestamp_offset = -1
+        self.first_timestamp = -1
+        self.indexed_size = 0
+        self._offsets: OffsetIndex | None = None
+        self._times: TimeIndex | None = None
+        # Last offsets and positions of the newest batches, for readers at the end of the log.
+        self._recent_last = _NONE
+        self._recent_position = _NONE
+        # Any offset from here on lies in one of them, or behind them.
+        self._recent_floor = _NEVER
+
+    def __repr__(self) -> str:
+        return f"<Segment {self.log.path}: {self.size} bytes>"
+
+    def modified_ms(self) -> int:
+        """When the log file was last written to, ms since 1970."""
+        return self.disk.modified_ns(self.log.path) // 1_000_000
+
+    @property
+    def directory(self) -> str:
+        """The log's directory, relative to the disk's."""
+        return self.log.path.rpartition("/")[0]
+
+    def path(self, suffix: str) -> str:
+        """The path of one of the segment's files."""
+        return f"{self.directory}/{self.base_offset:020d}{suffix}"
+
+    # -- Becoming usable
+
+    def create(self) -> None:
+        """
+        Begin an empty segment on disk.
+
+        :raises ApiError: there is no space, or no file descriptor.
+        """
+        file = self.log.create()
+        if file.size():
+            # A leftover of a roll that a crash, or a full disk, undid.
+            file.truncate(0)
+        self.activate_empty()
+
+    def activate_empty(self) -> None:
+        """Hold empty indexes in memory, to be filled by :meth:`appended`."""
+        self._offsets, self._times = self._index_files()
+        self._offsets.start()
+        self._times.start()
+        self._start_recent(self.base_offset)
+        self.indexed_size = 0
+
+    def activate(self) -> None:
+        """
+        Make an existing segment ready for appends: its indexes are loaded, or rebuilt if they are damaged.
+        """
+        offsets, times = self._index_files()
+        try:
+            offsets.load(self.size)
+            times.open()
+        except IndexCorrupt as problem:
+            self.rebuild(str(problem))
+        else:
+            self._offsets, self._times = offsets, times
+            self.indexed_size = offsets.entry(offsets.count - 1)[1] if offsets.count else 0
+        # Whatever lies behind the last index entry is few kilobytes: hop over it once, now.
+        self._start_recent(self.base_offset)
+        assert self._offsets is not None
+        last, position = self._offsets.floor(MAX_RELATIVE_OFFSET)
+        self._recent_floor = self.base_offset + last + 1
+        for at, header in self.batches(position):
+            if header.last_offset >= self._recent_floor:
+                self._remember(header.last_offset, at)
+        if self.first_timestamp < 0 and self.size:
+            self.first_timestamp = next(self.batches(0))[1].max_timestamp
+
+    def _index_files(self) -> tuple[OffsetIndex, TimeIndex]:
+        return (
+            OffsetIndex(LazyFile(self.files, self.disk, self.path(names.OFFSET_INDEX))),
+            TimeIndex(LazyFile(self.files, self.disk, self.path(names.TIME_INDEX))),
+        )
+
+    @property
+    def offsets(self) -> OffsetIndex:
+        """The offset index; opened, and rebuilt if damaged, on first use."""
+        if self._offsets is None:
+            self._open_indexes()
+            assert self._offsets is not None
+        return self._offsets
+
+    @property
+    def times(self) -> TimeIndex:
+        """The time index; opened, and rebuilt if damaged, on first use."""
+        if self._times is None:
+            self._open_indexes()
+            assert self._times is not None
+        return self._times
+
+    def _open_indexes(self) -> None:
+        offsets, times = self._index_files()
+        try:
+            offsets.open(self.size)
+            times.open()
+        except IndexCorrupt as problem:
+            self.rebuild(str(problem))
+            self.seal()
+        else:
+            self._offsets, self._times = offsets, times
+
+    def rebuild(self, problem: str, interval: int = 4096) -> None:
+        """
+        Make both indexes anew from the log file. They stay in memory; see :meth:`seal`.
+
+        :param problem: why, for the log.
+        :param interval: bytes between entries.
+        """
+        self._log.warn("{path}: index rebuilt: {problem}", path=self.log.path, problem=problem)
+        self.begin_rebuild()
+        for position, header in self.batches(0):
+            self.index(header, position, interval)
+
+    def begin_rebuild(self) -> None:
+        """Drop the indexes, on disk too; :meth:`index` must be told of every batch then."""
+        for suffix in (names.OFFSET_INDEX, names.TIME_INDEX):
+            self.disk.unlink(self.path(suffix))
+        self._offsets, self._times = self._index_files()
+        self._offsets.start()
+        self._times.start()
+        self.indexed_size = 0
+        self.max_timestamp = self.max_timestamp_offset = -1
+
+    def _start_recent(self, floor: int) -> None:
+        self._recent_last = array("q")
+        self._recent_position = array("q")
+        self._recent_floor = floor
+
+    # -- Writing
+
+    def appended(self, header: BatchHeader, base_offset: int, interval: int) -> None:
+        """
+        Take note of a batch that was written at the end of the file.
+
+        :param base_offset: the offset it was given, which may differ from the header's.
+        :param interval: bytes between index entries.
+        """
+        position = self.size
+        last_offset = base_offset + header.last_offset_delta
+        recent = self._recent_last
+        if len(recent) >= _RECENT:
+            self._forget_older()
+        recent.append(last_offset)
+        self._recent_position.append(position)
+        timestamp = header.max_timestamp
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+            self.max_timestamp_offset = last_offset
+        size = header.length + 12
+        # As Kafka: an entry for the batch before which more than an interval went unindexed.
+        if position - self.indexed_size > interval:
+            self._index_entry(last_offset, position)
+        elif not position:
+            self.first_timestamp = timestamp
+        self.size = position + size
+
+    def _index_entry(self, last_offset: int, position: int) -> None:
+        self.offsets.append(last_offset - self.base_offset, position)
+        self.indexed_size = position
+        if self.max_timestamp >= 0:
+            self.times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+
+    def index(self, header: BatchHeader, position: int, interval: int) -> None:
+        """Take note of a batch that is in the file already: as :meth:`appended`, without growing the segment."""
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self.max_timestamp_offset = header.last_offset
+        if position - self.indexed_size > interval:
+            self._index_entry(header.last_offset, position)
+        elif not position:
+            self.first_timestamp = header.max_timestamp
+
+    def _remember(self, last_offset: int, position: int) -> None:
+        if len(self._recent_last) >= _RECENT:
+            self._forget_older()
+        self._recent_last.append(last_offset)
+        self._recent_position.append(position)
+
+    def _forget_older(self) -> None:
+        recent, positions = self._recent_last, self._recent_position
+        half = len(recent) // 2
+        self._recent_floor = recent[half - 1] + 1
+        del recent[:half], positions[:half]
+
+    def save_indexes(self) -> list[LazyFile]:
+        """Write the indexes' entries to their files; returns the files, to be synced."""
+        return [self.offsets.save(), self.times.save()]
+
+    def seal(self) -> None:
+        """
+        No batch will be added for now: the time index gets its last entry, the files get all entries, memory is let
+        go. On a full disk the entries stay in memory, for the next :meth:`save_indexes`.
+        """
+        if self.max_timestamp >= 0:
+            self.times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+        self._recent_last = self._recent_position = _NONE
+        self._recent_floor = _NEVER
+        try:
+            self.save_indexes()
+        except ApiError as problem:
+            self._log.warn("{path}: index kept in memory: {problem}", path=self.log.path, problem=problem)
+        else:
+            self.offsets.forget()
+
+    def truncate(self, offset: int) -> int:
+        """
+        Remove the batches that reach ``offset`` or lie behind it. The segment must be active.
+
+        :returns: the offset after the last batch that is left; the base offset if none is.
+        """
+        position = self.find(offset)
+        if position < self.size:
+            self.log.get().truncate(position)
+            self.size = position
+        last, at = self.offsets.cut_position(position)
+        self.times.cut(last)
+        self.indexed_size = at
+        self.max_timestamp, relative = self.times.last or (-1, -1 - self.base_offset)
+        self.max_timestamp_offset = self.base_offset + relative
+        end = self.base_offset + last + 1
+        self._start_recent(end)
+        for place, header in self.batches(at):
+            if header.last_offset >= end:
+                end = header.next_offset
+                self._remember(header.last_offset, place)
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp = header.max_timestamp
+                self.max_timestamp_offset = header.last_offset
+        return end
+
+    # -- Reading
+
+    def batches(self, position: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """
+        Hop over the batches from ``position``, where one begins: position and header of each.
+
+        :param end: where to stop, in bytes; the segment's size by default.
+        :raises StorageError: what is there is no batch.
+        """
+        file = self.log.get()
+        end = self.size if end is None else end
+        chunk = _CHUNK
+        data, start = b"", position
+        while position < end:
+            at = position - start
+            if len(data) - at < HEADER_SIZE:
+                data, start, at = file.pread(min(chunk, end - position), position), position, 0
+                chunk = min(2 * chunk, _MAX_CHUNK)
+                if len(data) < HEADER_SIZE:
+                    raise self._damaged(position, "the file ends in the middle of a batch header")
+            header = read_header(data, at)
+            if header.magic != MAGIC or header.size < HEADER_SIZE:
+                raise self._damaged(position, f"there is no record batch (magic {header.magic})")
+            yield position, header
+            size = header.size
+            position += size
+            # Small batches are worth a longer read next time; large ones would be read for nothing.
+            if size > _CHUNK:
+                chunk = _CHUNK
+
+    def _damaged(self, position: int, what: str) -> StorageError:
+        return StorageError(f"{self.disk.root}/{self.log.path} is damaged at byte {position}: {what}")
+
+    def find(self, offset: int) -> int:
+        """
+        Where the first batch begins that has ``offset`` or a later one; the segment's size if there is none.
+        """
+        if offset >= self._recent_floor:
+            recent = self._recent_last
+            i = bisect_left(recent, offset)
+            return self._recent_position[i] if i < len(recent) else self.size
+        return self._search(offset)
+
+    def _search(self, offset: int) -> int:
+        relative, position = self.offsets.floor(offset - self.base_offset)
+        for at, header in self.batches(position):
+            if at == position and relative >= 0 and header.last_offset - self.base_offset != relative:
+                self._repair(f"entry ({relative}, {position}) points at offset {header.last_offset}")
+                return self._search(offset)
+            if header.last_offset >= offset:
+                return at
+        return self.size
+
+    def _repair(self, problem: str) -> None:
+        """The index is well formed but wrong."""
+        active = self._recent_floor != _NEVER
+        self.rebuild(problem)
+        if not active:
+            self.seal()
+
+    def slice(self, start: int, max_bytes: int, bound: int | None, min_one_batch: bool) -> FileSlice | None:
+        """
+        Whole batches from ``start``, where one begins.
+
+        :param bound: nothing at or above this offset is returned; None: everything in the segment may be.
+        :param min_one_batch: return the first batch even if it is larger than ``max_bytes``.
+        """
+        limit = self.size if bound is None else self.find(bound)
+        length = limit - start
+        if length <= 0:
+            return None
+        if length > max_bytes:
+            length = self._fitting(start, limit, max_bytes, min_one_batch)
+            if not length:
+                return None
+        return FileSlice(self.log.get(), start, length)
+
+    def _fitting(self, start: int, limit: int, max_bytes: int, min_one_batch: bool) -> int:
+        """How many bytes of whole batches from ``start`` fit into ``max_bytes``."""
+        target = start + max_bytes
+        positions = self._recent_position
+        if positions and positions[0] <= start:
+            end = positions[bisect_right(positions, target) - 1]
+            if end > start:
+                return end - start
+            if not min_one_batch:
+                return 0
+            i = bisect_right(positions, start)
+            return (positions[i] if i < len(positions) else limit) - start
+        end = self.offsets.floor_position(target)
+        if end > start:
+            # Up to an index interval less than would fit, which is cheaper than to look at each batch.
+            return end - start
+        end = start
+        for at, header in self.batches(start, limit):
+            if at + header.size > target:
+                if at == start and min_one_batch:
+                    end = at + header.size
+                break
+            end = at + header.size
+        return end - start
+
+    def close(self) -> None:
+        """Close the files."""
+        self.log.close()
+        if self._offsets is not None:
+            self._offsets.close()
+        if self._times is not None:
+            self._times.close()

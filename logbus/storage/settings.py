@@ -1,0 +1,31 @@
+"""The settings of a broker's storage, as opposed to those of a topic."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+
+@frozen
+class StorageSettings:
+    """
+    Kafka's broker keys that concern storage, times in ms.
+
+    :ivar retention_check_interval_ms: ``log.retention.check.interval.ms``.
+    :ivar recovery_checkpoint_interval_ms: ``log.flush.offset.checkpoint.interval.ms``.
+    :ivar start_offset_checkpoint_interval_ms: ``log.flush.start.offset.checkpoint.interval.ms``.
+    :ivar producer_id_expiration_ms: ``producer.id.expiration.ms``.
+    :ivar producer_id_check_interval_ms: ``producer.id.expiration.check.interval.ms``.
+    :ivar write_back_bytes: unsynced bytes of a log after which it is synced in the background, so that recovery has
+        little to scan.
+    :ivar max_open_files: files of logs kept open.
+    :ivar max_clock_step_ms: a wall clock that jumps ahead by more than this is not believed by retention.
+    """
+
+    retention_check_interval_ms: int = 300_000
+    recovery_checkpoint_interval_ms: int = 60_000
+    start_offset_checkpoint_interval_ms: int = 60_000
+    producer_id_expiration_ms: int = 86_400_000
+    producer_id_check_interval_ms: int = 600_000
+    write_back_bytes: int = 64 * 1024 * 1024
+    max_open_files: int = 4096
+    max_clock_step_ms: int = 3_600_000

@@ -1,0 +1,86 @@
+"""
+What a topic demands of a produced batch, on top of what every batch must be (:mod:`logbus.records.validation`).
+
+Records are decoded on compacted topics only: there each must have a key.
+"""
+
+from __future__ import annotations
+
+from logbus.config.topic import TopicConfig
+from logbus.errors import ApiError, DecodeError, ErrorCode
+from logbus.model import NO_TIMESTAMP
+from logbus.records.batch import BatchHeader, decode_batch
+from logbus.records.checksum import Buffer
+from logbus.records.validation import validate_produced
+
+LOG_APPEND_TIME = "LogAppendTime"
+
+
+def validate_for_topic(data: Buffer, config: TopicConfig, now_ms: int, zstd_allowed: bool = True) -> BatchHeader:
+    """
+    Check the bytes a producer sent for one partition.
+
+    :param data: exactly one batch.
+    :param now_ms: the broker's time, ms since 1970.
+    :raises ApiError: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD, CORRUPT_MESSAGE,
+        UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_FOR_MESSAGE_FORMAT.
+    """
+    # The size first: it costs nothing, while the checksum reads all the bytes.
+    size = len(data)
+    if size > config.max_message_bytes:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the record batch has {size} bytes, more than max.message.bytes = {config.max_message_bytes}",
+        )
+    if size > config.segment_bytes:
+        raise ApiError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"the record batch has {size} bytes, more than segment.bytes = {config.segment_bytes}",
+        )
+    header = validate_produced(data, zstd_allowed=zstd_allowed)
+    if (
+        header.max_timestamp - now_ms > config.message_timestamp_after_max_ms
+        or now_ms - header.base_timestamp > config.message_timestamp_before_max_ms
+    ) and config.message_timestamp_type != LOG_APPEND_TIME:
+        check_times(header, config, now_ms)
+    if "compact" in config.cleanup_policy:
+        check_keys(data, header)
+    return header
+
+
+def check_times(header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
+    """
+    Hold a batch's times against the topic's bounds; records without a time pass.
+
+    :raises ApiError: INVALID_TIMESTAMP.
+    """
+    for timestamp in (header.base_timestamp, header.max_timestamp):
+        if timestamp == NO_TIMESTAMP:
+            continue
+        if timestamp - now_ms > config.message_timestamp_after_max_ms:
+            raise ApiError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"timestamp {timestamp} is more than message.timestamp.after.max.ms = "
+                f"{config.message_timestamp_after_max_ms} after the broker's time {now_ms}",
+            )
+        if now_ms - timestamp > config.message_timestamp_before_max_ms:
+            raise ApiError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"timestamp {timestamp} is more than message.timestamp.before.max.ms = "
+                f"{config.message_timestamp_before_max_ms} before the broker's time {now_ms}",
+            )
+
+
+def check_keys(data: Buffer, header: BatchHeader) -> None:
+    """
+    Demand a key of every record: compaction keeps the last record of each key.
+
+    :raises ApiError: INVALID_RECORD; CORRUPT_MESSAGE or MESSAGE_TOO_LARGE if the records cannot be read.
+    """
+    try:
+        records = decode_batch(data, header=header)
+    except DecodeError as error:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the records cannot be read: {error}") from error
+    for index, record in enumerate(records):
+        if record.key is None:
+            raise ApiError(ErrorCode.INVALID_RECORD, f"record {index} has no key; compacted topics require one")
