@@ -1,0 +1,347 @@
+"""
+Counters, gauges and histograms, and the registry that lists them.
+
+The hot path touches plain numbers: bind a child once, then ``child.value += 1``. Nothing here knows HTTP or the text
+format of Prometheus; :meth:`Registry.collect` gives families one by one, and a family its samples one by one, so that
+whoever renders them can do it in slices.
+
+Names are in Prometheus's style: ``logbus_`` first, base units (seconds, bytes), counters end in ``_total``.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from typing import ClassVar, Generic, NamedTuple, TypeVar
+
+from attrs import define, field
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+_NAME = re.compile(r"logbus_[a-z0-9]+(_[a-z0-9]+)*")
+_LABEL = re.compile(r"[a-z][a-z0-9_]*")
+
+LATENCY_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+"""Seconds: from a request answered out of memory to one that waited for replicas."""
+
+
+class Sample(NamedTuple):
+    """
+    One line of an exposition.
+
+    :ivar name: the family's, with ``_bucket``, ``_sum`` or ``_count`` behind it in a histogram.
+    :ivar labels: names and values, in the order declared.
+    """
+
+    name: str
+    labels: tuple[tuple[str, str], ...]
+    value: float
+
+
+class Family(NamedTuple):
+    """
+    One metric with all its children.
+
+    :ivar type: ``counter``, ``gauge`` or ``histogram``.
+    :ivar samples: made as they are asked for; can be gone through once.
+    """
+
+    name: str
+    help: str
+    type: str
+    samples: Iterator[Sample]
+
+
+class CounterValue:
+    """
+    What only grows: ``child.value += 1``.
+
+    :ivar function: asked at each collection instead, when set: for what somebody counts already.
+    """
+
+    __slots__ = ("function", "value")
+
+    def __init__(self) -> None:
+        self.value: int = 0
+        self.function: Callable[[], float] | None = None
+
+
+class GaugeValue:
+    """
+    What rises and falls: set ``value``.
+
+    :ivar function: asked at each collection instead, when set.
+    """
+
+    __slots__ = ("function", "value")
+
+    def __init__(self) -> None:
+        self.value: float = 0
+        self.function: Callable[[], float] | None = None
+
+
+class HistogramValue:
+    """
+    How often values fell into each bucket.
+
+    :ivar bounds: upper ends (inclusive) of the buckets, rising; above the last there is one more.
+    :ivar counts: of each bucket by itself, one longer than ``bounds``.
+    :ivar sum: of all values.
+    """
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum: float = 0
+
+    def observe(self, value: float) -> None:
+        """Count one value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    @property
+    def count(self) -> int:
+        """How many values were observed."""
+        return sum(self.counts)
+
+
+V = TypeVar("V", CounterValue, GaugeValue, HistogramValue)
+
+
+class _Labelled(ABC, Generic[V]):
+    """
+    A family: one child for each combination of label values, or a single one without labels.
+
+    Children are made on first use; keep what :meth:`labels` returns.
+    """
+
+    type: ClassVar[str]
+
+    _log = Logger()
+
+    def __init__(self, name: str, help: str, label_names: tuple[str, ...], make: Callable[[], V]) -> None:
+        self.name = name
+        self.help = help
+        self.label_names = label_names
+        self._make: Callable[[], V] = make
+        self._children: dict[tuple[str, ...], V] = {}
+
+    def labels(self, **values: str) -> V:
+        """
+        The child for these label values.
+
+        :raises ValueError: the labels are not those declared.
+        """
+        key = self._key(values)
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = self._make()
+        return child
+
+    def remove(self, **values: str) -> None:
+        """Forget a child, of a topic that is gone, say; none may be there."""
+        self._children.pop(self._key(values), None)
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    def _key(self, values: dict[str, str]) -> tuple[str, ...]:
+        if len(values) != len(self.label_names) or not values.keys() >= set(self.label_names):
+            raise ValueError(f"{self.name} has the labels {self.label_names}, not {tuple(values)}")
+        return tuple([values[name] for name in self.label_names])
+
+    def family(self) -> Family:
+        """What there is to show now."""
+        return Family(self.name, self.help, self.type, self._samples(list(self._children.items())))
+
+    def _samples(self, children: list[tuple[tuple[str, ...], V]]) -> Iterator[Sample]:
+        for values, child in children:
+            yield from self._render(tuple(zip(self.label_names, values, strict=True)), child)
+
+    def _single(self, labels: tuple[tuple[str, str], ...], child: CounterValue | GaugeValue) -> Iterator[Sample]:
+        value: float = child.value
+        if child.function is not None:
+            try:
+                value = child.function()
+            except Exception:
+                # One broken function must not take the whole page away.
+                self._log.failure("the function of {name} failed", name=self.name)
+                return
+        yield Sample(self.name, labels, value)
+
+    @abstractmethod
+    def _render(self, labels: tuple[tuple[str, str], ...], child: V) -> Iterator[Sample]:
+        """The lines of one child."""
+
+
+class Counter(_Labelled[CounterValue]):
+    """A number that only grows, per combination of labels."""
+
+    type = "counter"
+
+    def _render(self, labels: tuple[tuple[str, str], ...], child: CounterValue) -> Iterator[Sample]:
+        return self._single(labels, child)
+
+
+class Gauge(_Labelled[GaugeValue]):
+    """A number that rises and falls, per combination of labels."""
+
+    type = "gauge"
+
+    def _render(self, labels: tuple[tuple[str, str], ...], child: GaugeValue) -> Iterator[Sample]:
+        return self._single(labels, child)
+
+
+class Histogram(_Labelled[HistogramValue]):
+    """How values are spread, per combination of labels."""
+
+    type = "histogram"
+
+    def _render(self, labels: tuple[tuple[str, str], ...], child: HistogramValue) -> Iterator[Sample]:
+        running = 0
+        for bound, count in zip((*child.bounds, float("inf")), child.counts, strict=True):
+            running += count
+            text = "+Inf" if bound == float("inf") else repr(float(bound))
+            yield Sample(f"{self.name}_bucket", (*labels, ("le", text)), running)
+        yield Sample(f"{self.name}_sum", labels, child.sum)
+        yield Sample(f"{self.name}_count", labels, running)
+
+
+@define(eq=False)
+class Registry:
+    """
+    All metrics of one broker or client; there is none for the process.
+    """
+
+    _families: dict[str, Counter | Gauge | Histogram] = field(factory=dict, init=False)
+    _sources: list[Callable[[], Iterable[Family]]] = field(factory=list, init=False)
+
+    def counter(self, name: str, help: str, labels: tuple[str, ...] = ()) -> Counter:
+        """
+        Declare a counter. Without labels, ``registry.counter(…).labels()`` is its only child.
+
+        :raises ValueError: the name is taken or not in style; so for all kinds.
+        """
+        if not name.endswith("_total"):
+            raise ValueError(f"{name}: a counter's name ends in _total")
+        family = Counter(name, help, labels, CounterValue)
+        self._add(family)
+        return family
+
+    def gauge(self, name: str, help: str, labels: tuple[str, ...] = ()) -> Gauge:
+        """Declare a gauge."""
+        family = Gauge(name, help, labels, GaugeValue)
+        self._add(family)
+        return family
+
+    def histogram(
+        self, name: str, help: str, labels: tuple[str, ...] = (), buckets: tuple[float, ...] = LATENCY_BUCKETS
+    ) -> Histogram:
+        """
+        Declare a histogram.
+
+        :param buckets: upper ends of the buckets, rising.
+        """
+        if not buckets or list(buckets) != sorted(set(buckets)):
+            raise ValueError(f"{name}: the buckets {buckets} do not rise")
+        family = Histogram(name, help, labels, lambda: HistogramValue(buckets))
+        self._add(family)
+        return family
+
+    def add_source(self, source: Callable[[], Iterable[Family]]) -> None:
+        """
+        Have families made at each collection, out of objects that count for themselves (one series for each of 10,000
+        partitions, say).
+        """
+        self._sources.append(source)
+
+    def collect(self) -> Iterator[Family]:
+        """
+        Every family there is, by name, then those of the sources.
+
+        Both this iterator and each family's samples may be left and taken up again in a later turn of the reactor;
+        children that come or go in between do no harm.
+        """
+        for _, family in sorted(self._families.items()):
+            yield family.family()
+        for source in list(self._sources):
+            yield from source()
+
+    def _add(self, family: Counter | Gauge | Histogram) -> None:
+        if not _NAME.fullmatch(family.name):
+            raise ValueError(f"{family.name} is not a metric's name like logbus_requests_total")
+        if family.name in self._families:
+            raise ValueError(f"{family.name} is declared already")
+        for label in family.label_names:
+            if not _LABEL.fullmatch(label) or label == "le" or family.label_names.count(label) > 1:
+                raise ValueError(f"{family.name}: {label!r} cannot be a label")
+        if not family.label_names:
+            # Shown as zero from the start, as nothing else would bring it to being.
+            family.labels()
+        self._families[family.name] = family
+
+
+@define(eq=False)
+class ReactorTicks:
+    """
+    Watches how long the reactor is kept from its work: a call asked for in :ivar:`interval` seconds comes late by as
+    long as something held the reactor.
+
+    :ivar clock: the reactor's.
+    :ivar alarm: lateness, in seconds, that is worth a line in the log (at most one a second).
+    """
+
+    clock: IReactorTime
+    lateness: HistogramValue
+    interval: float = 0.05
+    alarm: float = 0.1
+    _call: IDelayedCall | None = field(default=None, init=False)
+    _due: float = field(default=0.0, init=False)
+    _quiet_until: float = field(default=float("-inf"), init=False)
+    _unsaid: int = field(default=0, init=False)
+    _worst: float = field(default=0.0, init=False)
+
+    _log = Logger()
+
+    @classmethod
+    def in_registry(cls, clock: IReactorTime, registry: Registry) -> ReactorTicks:
+        """Made with its histogram declared."""
+        lateness = registry.histogram("logbus_reactor_late_seconds", "By how much timers of the reactor came late.")
+        return cls(clock, lateness.labels())
+
+    def start(self) -> None:
+        """Begin to watch."""
+        if self._call is None:
+            self._ask()
+
+    def stop(self) -> None:
+        """End; no timer is left."""
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+
+    def _ask(self) -> None:
+        self._due = self.clock.seconds() + self.interval
+        self._call = self.clock.callLater(self.interval, self._tick)
+
+    def _tick(self) -> None:
+        now = self.clock.seconds()
+        late = max(now - self._due, 0.0)
+        self.lateness.observe(late)
+        if late > self.alarm:
+            self._unsaid += 1
+            self._worst = max(self._worst, late)
+        if self._unsaid and now >= self._quiet_until:
+            self._log.warn(
+                "the reactor was held up for {worst_ms} ms ({times} times over {alarm_ms} ms since the last such line)",
+                worst_ms=round(self._worst * 1000),
+                times=self._unsaid,
+                alarm_ms=round(self.alarm * 1000),
+            )
+            self._quiet_until = now + 1
+            self._unsaid, self._worst = 0, 0.0
+        self._ask()

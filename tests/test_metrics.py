@@ -1,0 +1,217 @@
+"""Tests of :mod:`logbus.metrics`."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.internet.task import Clock
+from twisted.logger import LogEvent, globalLogPublisher
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.metrics import Family, HistogramValue, ReactorTicks, Registry, Sample
+
+
+def samples(registry: Registry, name: str) -> list[Sample]:
+    """What is collected of one family."""
+    return [sample for family in registry.collect() if family.name == name for sample in family.samples]
+
+
+class RegistryTests(SynchronousTestCase):
+    """Families and their samples."""
+
+    def setUp(self) -> None:
+        self.registry = Registry()
+
+    def test_a_child_is_bound_once_and_counts(self) -> None:
+        """The same labels give the same child, whose value is a plain number."""
+        requests = self.registry.counter("logbus_requests_total", "Requests.", ("api", "version"))
+        child = requests.labels(api="Produce", version="9")
+        child.value += 2
+        self.assertIs(requests.labels(version="9", api="Produce"), child)
+        requests.labels(api="Fetch", version="4").value += 1
+        self.assertEqual(
+            samples(self.registry, "logbus_requests_total"),
+            [
+                ("logbus_requests_total", (("api", "Produce"), ("version", "9")), 2),
+                ("logbus_requests_total", (("api", "Fetch"), ("version", "4")), 1),
+            ],
+        )
+
+    def test_without_labels_there_is_one_child_from_the_start(self) -> None:
+        """A metric without labels is shown as zero before anything happens."""
+        self.registry.counter("logbus_crashes_total", "Crashes.")
+        self.assertEqual(samples(self.registry, "logbus_crashes_total"), [("logbus_crashes_total", (), 0)])
+
+    def test_gauges(self) -> None:
+        """A gauge is set, or asks a function at each collection."""
+        gauge = self.registry.gauge("logbus_connections", "Connections.", ("listener",))
+        gauge.labels(listener="a").value = 4
+        connections = ["x"]
+        gauge.labels(listener="b").function = lambda: len(connections)
+        self.assertEqual([s.value for s in samples(self.registry, "logbus_connections")], [4, 1])
+        connections.append("y")
+        self.assertEqual([s.value for s in samples(self.registry, "logbus_connections")], [4, 2])
+
+    def test_a_broken_function_does_not_hide_the_others(self) -> None:
+        """The error is logged, and everything else is shown."""
+        gauge = self.registry.gauge("logbus_things", "Things.", ("kind",))
+        gauge.labels(kind="a").function = lambda: 1 / 0
+        gauge.labels(kind="b").value = 1
+        self.assertEqual([s.labels for s in samples(self.registry, "logbus_things")], [(("kind", "b"),)])
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+    def test_histogram_samples(self) -> None:
+        """Buckets are cumulative, bounds are inclusive, and sum and count come with them."""
+        histogram = self.registry.histogram("logbus_wait_seconds", "Waiting.", ("api",), buckets=(0.5, 1.0))
+        child = histogram.labels(api="Fetch")
+        for value in (0.25, 0.5, 0.75, 2.0):
+            child.observe(value)
+        label = ("api", "Fetch")
+        self.assertEqual(
+            samples(self.registry, "logbus_wait_seconds"),
+            [
+                ("logbus_wait_seconds_bucket", (label, ("le", "0.5")), 2),
+                ("logbus_wait_seconds_bucket", (label, ("le", "1.0")), 3),
+                ("logbus_wait_seconds_bucket", (label, ("le", "+Inf")), 4),
+                ("logbus_wait_seconds_sum", (label,), 3.5),
+                ("logbus_wait_seconds_count", (label,), 4),
+            ],
+        )
+        self.assertEqual(child.count, 4)
+
+    def test_children_are_forgotten(self) -> None:
+        """remove() takes a child away; removing what is not there does nothing."""
+        counter = self.registry.counter("logbus_bytes_total", "Bytes.", ("topic",))
+        counter.labels(topic="a")
+        counter.remove(topic="a")
+        counter.remove(topic="a")
+        self.assertEqual(len(counter), 0)
+        self.assertEqual(samples(self.registry, "logbus_bytes_total"), [])
+
+    def test_collecting_survives_changes_in_between(self) -> None:
+        """A collection taken up again after children came and went goes on with those there were."""
+        counter = self.registry.counter("logbus_bytes_total", "Bytes.", ("topic",))
+        for topic in "abc":
+            counter.labels(topic=topic)
+        (family,) = self.registry.collect()
+        seen = [next(family.samples)]
+        counter.remove(topic="b")
+        counter.labels(topic="d")
+        self.registry.gauge("logbus_new", "New.")
+        seen += family.samples
+        self.assertEqual([sample.labels[0][1] for sample in seen], ["a", "b", "c"])
+
+    def test_sources(self) -> None:
+        """Families made at collection time come after the declared ones, fresh each time."""
+        sizes = {"a": 1}
+
+        def source() -> list[Family]:
+            lines = (Sample("logbus_log_size_bytes", (("topic", topic),), size) for topic, size in sizes.items())
+            return [Family("logbus_log_size_bytes", "Size.", "gauge", lines)]
+
+        self.registry.add_source(source)
+        self.registry.gauge("logbus_z", "Last by name.")
+        self.assertEqual([f.name for f in self.registry.collect()], ["logbus_z", "logbus_log_size_bytes"])
+        sizes["b"] = 2
+        self.assertEqual([s.value for s in samples(self.registry, "logbus_log_size_bytes")], [1, 2])
+
+    def test_wrong_declarations(self) -> None:
+        """Names out of style, taken names, bad labels and bad buckets are refused."""
+        registry = self.registry
+        registry.gauge("logbus_a", "A.")
+        for declare in (
+            lambda: registry.gauge("logbus_a", "Again."),
+            lambda: registry.gauge("a", "No prefix."),
+            lambda: registry.gauge("logbus_A", "Upper case."),
+            lambda: registry.counter("logbus_b", "Not _total."),
+            lambda: registry.gauge("logbus_c", "Label.", ("le",)),
+            lambda: registry.gauge("logbus_d", "Label.", ("a", "a")),
+            lambda: registry.gauge("logbus_e", "Label.", ("a-b",)),
+            lambda: registry.histogram("logbus_f", "Buckets.", buckets=(2.0, 1.0)),
+            lambda: registry.histogram("logbus_g", "Buckets.", buckets=()),
+        ):
+            self.assertRaises(ValueError, declare)
+        self.assertEqual([family.name for family in registry.collect()], ["logbus_a"])
+
+    def test_wrong_labels(self) -> None:
+        """Missing, unknown and too many labels are refused."""
+        counter = self.registry.counter("logbus_bytes_total", "Bytes.", ("topic",))
+        for labels in ({}, {"partition": "1"}, {"topic": "a", "partition": "1"}):
+            self.assertRaises(ValueError, counter.labels, **labels)
+
+    @given(st.lists(st.floats(0, 100, allow_nan=False)))
+    def test_each_value_is_in_the_first_bucket_that_holds_it(self, values: list[float]) -> None:
+        """Counts agree with counting by hand."""
+        histogram = HistogramValue((0.1, 1.0, 10.0))
+        for value in values:
+            histogram.observe(value)
+        by_hand = [
+            sum(low < v <= high for v in values) for low, high in ((-1, 0.1), (0.1, 1), (1, 10), (10, float("inf")))
+        ]
+        self.assertEqual(histogram.counts, by_hand)
+        self.assertEqual(histogram.count, len(values))
+
+
+class HeldClock(Clock):
+    """A clock that can be advanced as if one long call had held the reactor."""
+
+    def hold(self, seconds: float) -> None:
+        self.rightNow += seconds
+        self.advance(0)
+
+
+class ReactorTicksTests(SynchronousTestCase):
+    """The reactor's lateness is measured."""
+
+    def setUp(self) -> None:
+        self.clock = HeldClock()
+        self.registry = Registry()
+        self.ticks = ReactorTicks.in_registry(self.clock, self.registry)
+        self.lines: list[LogEvent] = []
+        globalLogPublisher.addObserver(self.observe)
+        self.addCleanup(globalLogPublisher.removeObserver, self.observe)
+        self.ticks.start()
+
+    def observe(self, event: LogEvent) -> None:
+        if event.get("log_source") is self.ticks:
+            self.lines.append(event)
+
+    def test_a_free_reactor(self) -> None:
+        """Timers that come in time are late by nothing, and nothing is logged."""
+        self.clock.pump([0.05] * 20)
+        self.assertEqual(self.ticks.lateness.counts[0], 20)
+        self.assertEqual(self.lines, [])
+
+    def test_lateness_is_what_held_it(self) -> None:
+        """A call that takes 0.35 s makes the next tick 0.3 s late."""
+        self.clock.hold(0.35)
+        self.assertAlmostEqual(self.ticks.lateness.sum, 0.3)
+        self.assertEqual(len(self.lines), 1)
+        self.assertEqual((self.lines[0]["worst_ms"], self.lines[0]["times"]), (300, 1))
+
+    def test_one_line_a_second(self) -> None:
+        """However often the reactor is held up, one line a second says so, with the worst and how many."""
+        for _ in range(8):
+            self.clock.hold(0.2)
+        self.clock.hold(0.5)
+        self.assertEqual(len(self.lines), 2)
+        self.clock.pump([0.05] * 40)
+        self.assertEqual(sum(line["times"] for line in self.lines), 9)
+        self.assertEqual(max(line["worst_ms"] for line in self.lines), 450)
+        self.assertEqual(self.ticks.lateness.count, 49)
+
+    def test_what_was_not_said_is_said_later(self) -> None:
+        """A hold-up within the quiet second is reported once that is over, though nothing happens then."""
+        self.clock.hold(0.2)
+        self.clock.hold(0.2)
+        self.assertEqual(len(self.lines), 1)
+        self.clock.pump([0.05] * 21)
+        self.assertEqual(len(self.lines), 2)
+
+    def test_stop_leaves_no_timer(self) -> None:
+        """start() twice makes one timer; stop() leaves none, and may come twice."""
+        self.ticks.start()
+        self.assertEqual(len(self.clock.getDelayedCalls()), 1)
+        self.ticks.stop()
+        self.ticks.stop()
+        self.assertEqual(self.clock.getDelayedCalls(), [])
