@@ -51,12 +51,11 @@ def generate_encoder(spec: MessageSpec, version: int) -> Callable[..., Any]:
             body.flush()
             if body.has_records:
                 source.lines.insert(start, source.lines[start - 1].replace("try:", "    sliced = False"))
+                with source.block("if sliced:"):
+                    source.line("return join_bytes(out)")
+            source.line("return [b''.join(out)]")
         with source.block("except (struct_error, TypeError, AttributeError, ValueError) as e:"):
             source.line("raise refuse(o, layout, e) from e")
-        if body.has_records:
-            with source.block("if sliced:"):
-                source.line("return join_bytes(out)")
-        source.line("return [b''.join(out)]")
     return source.compile("encode", f"encode {spec.cls.__name__} v{version}")
 
 

@@ -86,11 +86,10 @@ class FieldSpec:
 
 @attrs.define
 class StructSpec:
-    """A declared struct: its class, its fields in wire order, and the codecs compiled so far."""
+    """A declared struct: its class, and its fields in wire order."""
 
     cls: type
     fields: dict[str, FieldSpec]
-    codecs: dict[object, Any] = attrs.field(factory=dict)
 
 
 @attrs.define
@@ -101,12 +100,15 @@ class MessageSpec(StructSpec):
     :ivar api_key: Kafka's number of the API; None for data that is in no request.
     :ivar versions: versions we can spell.
     :ivar flexible: versions with compact lengths and tagged fields.
+    :ivar decoders: those compiled so far, by version; ``encoders`` likewise.
     """
 
     api_key: int | None = None
     versions: VersionRange = ALL_VERSIONS
     flexible: VersionRange = ALL_VERSIONS
     kind: MessageKind = "data"
+    decoders: dict[int, Any] = attrs.field(factory=dict)
+    encoders: dict[int, Any] = attrs.field(factory=dict)
 
 
 @overload
@@ -194,6 +196,7 @@ def message(
     :param flexible: those with compact lengths and tagged fields, ``"none"`` if there are none.
     :param kind: default: what the class's name ends in, ``Request`` or ``Response``, else ``"data"``.
     """
+    known, compact = VersionRange.parse(versions), VersionRange.parse(flexible)
 
     def declare(cls: type[T]) -> type[T]:
         made, fields = _slotted(cls)
@@ -201,8 +204,8 @@ def message(
             made,
             fields,
             api_key=api_key,
-            versions=VersionRange.parse(versions),
-            flexible=VersionRange.parse(flexible),
+            versions=known,
+            flexible=compact,
             kind=kind or _kind_by_name(cls.__name__),
         )
         setattr(made, SPEC_ATTRIBUTE, spec)

@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Any
 
 from logbus.errors import LogbusError
-from logbus.records.slices import Part, Parts
+from logbus.records.slices import FileSlice, Part, Parts
 from logbus.wire.decoding import MAX_STRING_LENGTH
 from logbus.wire.wiretypes import FORMAT_SIZES
 
@@ -67,7 +67,7 @@ def put_records(out: Parts, value: Part | list[Part]) -> bool:
             sliced = put_records(out, part) or sliced
         return sliced
     out.append(value)
-    return not isinstance(value, bytes | memoryview)
+    return isinstance(value, FileSlice)
 
 
 def join_bytes(out: Parts) -> Parts:
@@ -75,13 +75,12 @@ def join_bytes(out: Parts) -> Parts:
     parts: Parts = []
     run: list[bytes | memoryview] = []
     for part in out:
-        if isinstance(part, bytes | memoryview):
+        if not isinstance(part, FileSlice):
             run.append(part)
-            continue
-        if run:
-            parts.append(b"".join(run))
-            run.clear()
-        if len(part):
+        elif part.length:
+            if run:
+                parts.append(b"".join(run))
+                run.clear()
             parts.append(part)
     if run:
         parts.append(b"".join(run))

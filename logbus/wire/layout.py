@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import types
 import typing
+from functools import cache
 from typing import Any, TypeAlias
 
 from attrs import frozen
@@ -98,6 +99,8 @@ def struct_layout(cls: type, version: int, flexible: bool) -> StructLayout:
             raise SchemaError(f"{field} is tagged, but version {version} is not flexible")
         elif field.shape == RECORDS:
             raise SchemaError(f"{field} is tagged; records cannot be")
+        elif isinstance(field.shape, type) and any(each.required for each in struct_spec(field.shape).fields.values()):
+            raise SchemaError(f"{field} is tagged, so every field of {field.shape.__name__} needs a default")
         else:
             tags.append(field)
     tags.sort(key=lambda tag: tag.spec.tag or 0)
@@ -106,24 +109,33 @@ def struct_layout(cls: type, version: int, flexible: bool) -> StructLayout:
 
 def all_fields(cls: type, version: int) -> list[FieldLayout]:
     """The fields of ``cls`` as declared, whether or not ``version`` has them."""
-    spec = struct_spec(cls)
-    namespace = vars(sys.modules[cls.__module__])
-    hints = typing.get_type_hints(cls, namespace, include_extras=True)
+    owner = cls.__name__
     fields = []
-    seen: set[int] = set()
-    for name, field in spec.fields.items():
-        owner = cls.__name__
-        shape, optional = _shape(f"{owner}.{name}", hints[name])
+    for name, (shape, optional, field) in _resolved(cls).items():
         nullable = optional and (field.nullable is None or field.nullable.includes(version))
         # A tagged struct says "none" by the absence of its tag, unless it is declared to be null inside it.
         marked = isinstance(shape, type) and nullable and (field.tag is None or field.nullable is not None)
-        if field.nullable is not None and not optional:
-            raise SchemaError(f"{owner}.{name} is nullable, but its type lacks '| None'")
-        if field.tag is not None:
-            if field.tag in seen:
-                raise SchemaError(f"{owner}.{name} has tag {field.tag}, which another field has too")
-            seen.add(field.tag)
         fields.append(FieldLayout(owner, name, shape, field, nullable, marked))
+    return fields
+
+
+@cache
+def _resolved(cls: type) -> dict[str, tuple[Shape, bool, FieldSpec]]:
+    """The fields of ``cls`` with their annotations read: shape, whether ``| None`` was there, what else was said."""
+    namespace = vars(sys.modules[cls.__module__])
+    hints = typing.get_type_hints(cls, namespace, include_extras=True)
+    fields = {}
+    tags: set[int] = set()
+    for name, field in struct_spec(cls).fields.items():
+        where = f"{cls.__name__}.{name}"
+        shape, optional = _shape(where, hints[name])
+        if field.nullable is not None and not optional:
+            raise SchemaError(f"{where} is nullable, but its type lacks '| None'")
+        if field.tag is not None:
+            if field.tag in tags:
+                raise SchemaError(f"{where} has tag {field.tag}, which another field has too")
+            tags.add(field.tag)
+        fields[name] = (shape, optional, field)
     return fields
 
 

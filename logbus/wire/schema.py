@@ -24,7 +24,6 @@ from logbus.wire.budget import element_budget
 from logbus.wire.codegen_decode import generate_decoder
 from logbus.wire.codegen_encode import generate_encoder
 from logbus.wire.declaration import (
-    SPEC_ATTRIBUTE,
     MessageSpec,
     SchemaError,
     StructSpec,
@@ -133,11 +132,10 @@ def decoder(cls: type[M], version: int) -> Decoder[M]:
 
     :raises SchemaError: there is no such version.
     """
-    spec: MessageSpec = getattr(cls, SPEC_ATTRIBUTE)
-    key = ("decode", version)
-    found: Decoder[M] | None = spec.codecs.get(key)
+    spec = message_spec(cls)
+    found: Decoder[M] | None = spec.decoders.get(version)
     if found is None:
-        found = spec.codecs[key] = generate_decoder(message_spec(cls), version)
+        found = spec.decoders[version] = generate_decoder(spec, version)
     return found
 
 
@@ -147,11 +145,10 @@ def encoder(cls: type[M], version: int) -> Encoder[M]:
 
     :raises SchemaError: there is no such version.
     """
-    spec: MessageSpec = getattr(cls, SPEC_ATTRIBUTE)
-    key = ("encode", version)
-    found: Encoder[M] | None = spec.codecs.get(key)
+    spec = message_spec(cls)
+    found: Encoder[M] | None = spec.encoders.get(version)
     if found is None:
-        found = spec.codecs[key] = generate_encoder(message_spec(cls), version)
+        found = spec.encoders[version] = generate_encoder(spec, version)
     return found
 
 

@@ -1,0 +1,132 @@
+"""
+The headers before every request and response, read and written straight: each message pays for them.
+
+Request header: version 2 (client id, then tagged fields) where the API's body is flexible, else version 1; the client
+id is never a compact string. Response header: version 1 (tagged fields) where the body is flexible, else 0; for
+ApiVersions always 0, because a client that asks does not know yet how we answer (KIP-511).
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from logbus.errors import DecodeError
+from logbus.wire.decoding import Buffer, skip_tags
+from logbus.wire.encoding import EncodeError
+
+API_VERSIONS = 18
+
+_REQUEST = Struct(">hhih")
+_RESPONSE = Struct(">i")
+_HEADER_TAGS = 100
+
+
+class RequestHeader(NamedTuple):
+    """
+    What every request begins with.
+
+    :ivar correlation_id: what the client calls this request; its response carries the same.
+    :ivar client_id: what the client calls itself; may be None.
+    """
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def response_is_tagged(api_key: int, flexible: bool) -> bool:
+    """Whether the response header of an API, in a version that is flexible or not, has tagged fields."""
+    return flexible and api_key != API_VERSIONS
+
+
+def read_api(buf: Buffer, pos: int = 0) -> tuple[int, int]:
+    """
+    The API key and version of a request, which say how the rest of it is to be read.
+
+    :raises DecodeError: there are not even that many bytes.
+    """
+    if len(buf) - pos < _REQUEST.size:
+        raise DecodeError(f"a request of {len(buf) - pos} bytes is shorter than its header")
+    key, version, _, _ = _REQUEST.unpack_from(buf, pos)
+    return key, version
+
+
+def decode_request_header(buf: Buffer, pos: int, flexible: bool) -> tuple[RequestHeader, int]:
+    """
+    Read a request header.
+
+    :param flexible: whether the body is, in this version of this API.
+    :returns: the header, and the position of the body.
+    :raises DecodeError: the bytes do not spell a header.
+    """
+    size = len(buf)
+    if size - pos < _REQUEST.size:
+        raise DecodeError(f"a request of {size - pos} bytes is shorter than its header")
+    api_key, api_version, correlation_id, length = _REQUEST.unpack_from(buf, pos)
+    pos += _REQUEST.size
+    client_id: str | None = None
+    if length >= 0:
+        end = pos + length
+        if end > size:
+            raise DecodeError(f"the client id has {length} bytes, but the request ends before")
+        try:
+            client_id = str(buf[pos:end], "utf-8")
+        except UnicodeDecodeError:
+            raise DecodeError("the client id is not UTF-8") from None
+        pos = end
+    elif length != -1:
+        raise DecodeError(f"the client id has the length {length}")
+    if flexible:
+        pos = _skip_header_tags(buf, pos, "RequestHeader")
+    return RequestHeader(api_key, api_version, correlation_id, client_id), pos
+
+
+def encode_request_header(header: RequestHeader, flexible: bool) -> bytes:
+    """
+    Spell a request header.
+
+    :raises EncodeError: the client id is too long.
+    """
+    key, version, correlation_id, client_id = header
+    name = b"" if client_id is None else client_id.encode()
+    if len(name) > 32767:
+        raise EncodeError(f"the client id has {len(name)} bytes; a string has at most 32767")
+    length = -1 if client_id is None else len(name)
+    return _REQUEST.pack(key, version, correlation_id, length) + name + (b"\0" if flexible else b"")
+
+
+def decode_response_header(buf: Buffer, pos: int, is_tagged: bool) -> tuple[int, int]:
+    """
+    Read a response header.
+
+    :param is_tagged: see :func:`response_is_tagged`.
+    :returns: the correlation id, and the position of the body.
+    :raises DecodeError: the bytes do not spell a header.
+    """
+    if len(buf) - pos < _RESPONSE.size:
+        raise DecodeError(f"a response of {len(buf) - pos} bytes is shorter than its header")
+    (correlation_id,) = _RESPONSE.unpack_from(buf, pos)
+    pos += _RESPONSE.size
+    if is_tagged:
+        pos = _skip_header_tags(buf, pos, "ResponseHeader")
+    return correlation_id, pos
+
+
+def encode_response_header(correlation_id: int, is_tagged: bool) -> bytes:
+    """Spell a response header."""
+    return _RESPONSE.pack(correlation_id) + (b"\0" if is_tagged else b"")
+
+
+def _skip_header_tags(buf: Buffer, pos: int, header: str) -> int:
+    try:
+        count = buf[pos]
+        pos += 1
+        if count:
+            pos, _ = skip_tags(buf, pos, count, _HEADER_TAGS, header)
+    except IndexError:
+        pos = len(buf) + 1
+    if pos > len(buf):
+        raise DecodeError(f"the bytes end within the tagged fields of the {header}")
+    return pos
