@@ -1,0 +1,144 @@
+"""Tests of :mod:`logbus.wire.releases`."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.errors import ConfigError
+from logbus.wire.messages import API_KEYS, api
+from logbus.wire.releases import RELEASES, advertised_table, default_table, release_table
+
+try:
+    from kafka.protocol.broker_version_data import BROKER_API_VERSIONS, infer_broker_version_from_api_versions
+except ImportError:
+    BROKER_API_VERSIONS = None
+
+BETWEEN_BROKERS = {*range(4, 8), *range(52, 57), 58, 59, 62, 63, 64, 67, 70, 73, *range(80, 88)}
+
+# The default table, as the design has it for what a broker serves first.
+TIER_1 = {
+    0: (0, 11),
+    1: (4, 17),
+    2: (1, 9),
+    3: (0, 12),
+    8: (2, 9),
+    9: (1, 9),
+    10: (0, 6),
+    11: (0, 9),
+    12: (0, 4),
+    13: (0, 5),
+    14: (0, 5),
+    15: (0, 5),
+    16: (0, 5),
+    17: (0, 1),
+    18: (0, 4),
+    19: (2, 7),
+    20: (1, 6),
+    21: (0, 2),
+    22: (0, 5),
+    23: (2, 4),
+    24: (0, 5),
+    25: (0, 4),
+    26: (0, 4),
+    28: (0, 4),
+    32: (1, 4),
+    33: (0, 2),
+    36: (0, 2),
+    37: (0, 3),
+    42: (0, 2),
+    44: (0, 1),
+    47: (0, 0),
+    60: (0, 1),
+}
+
+
+class TablesTests(SynchronousTestCase):
+    """The facts."""
+
+    def test_tables_are_those_of_the_releases(self) -> None:
+        """Each table agrees with the one that a widely used client ships, but for what we leave out on purpose."""
+        if BROKER_API_VERSIONS is None:
+            self.skipTest("kafka-python is not installed")
+        for release in RELEASES:
+            theirs = dict(BROKER_API_VERSIONS[tuple(map(int, release.split(".")))])
+            left_out = BETWEEN_BROKERS | ({68, 69} if release < "4.0" else set())
+            expected = {key: tuple(versions) for key, versions in theirs.items() if key not in left_out}
+            self.assertEqual({key: tuple(versions) for key, versions in release_table(release).items()}, expected)
+
+    def test_highest_versions_do_not_shrink(self) -> None:
+        """A later release has every version that an earlier one had, at the upper end."""
+        for older, newer in pairwise(RELEASES):
+            for key, (_, highest) in release_table(older).items():
+                self.assertGreaterEqual(release_table(newer)[key].max, highest, (key, newer))
+
+    def test_default_table(self) -> None:
+        """It has the newest versions of 3.9 without those that Kafka has removed since."""
+        table = default_table()
+        self.assertEqual({key: tuple(table[key]) for key in TIER_1}, TIER_1)
+        self.assertNotIn(68, table)
+
+    def test_unknown_release(self) -> None:
+        """The error says which releases are known."""
+        error = self.assertRaises(ConfigError, release_table, "0.9")
+        self.assertIn("2.1, 2.8, 3.0", str(error))
+        self.assertRaises(ConfigError, advertised_table, "5.0", {})
+
+
+class AdvertisedTests(SynchronousTestCase):
+    """What clients are told."""
+
+    def test_produce_is_told_from_zero(self) -> None:
+        """Old librdkafka compresses only for a broker that names Produce 0; nothing else is told but what is served."""
+        self.assertEqual(advertised_table(None, {0: (3, 13), 1: (4, 18)}), {0: (0, 11), 1: (4, 17)})
+        self.assertEqual(advertised_table("2.1", {0: (3, 13)}), {0: (0, 7)})
+
+    def test_no_common_version_is_no_api(self) -> None:
+        """An API of which release and broker share no version is not told, Produce neither."""
+        self.assertEqual(advertised_table("2.1", {0: (8, 13), 1: (12, 18), 18: (0, 4)}), {18: (0, 2)})
+
+    def test_private_apis_are_not_told(self) -> None:
+        """What no Kafka release has is for our own brokers only."""
+        self.assertEqual(advertised_table("4.3", {18: (0, 4), 10_000: (0, 1)}), {18: (0, 4)})
+
+    def test_a_client_infers_the_release(self) -> None:
+        """A client that guesses the release from what is told finds the one that was asked for."""
+        if BROKER_API_VERSIONS is None:
+            self.skipTest("kafka-python is not installed")
+        for release in (None, *RELEASES):
+            served = dict(release_table("4.3"))
+            inferred = infer_broker_version_from_api_versions(advertised_table(release, served))
+            self.assertEqual(".".join(map(str, inferred)), release or "3.9")
+
+    def test_what_we_can_spell_covers_the_default(self) -> None:
+        """Messages exist for every version of the default table, of the APIs that have messages at all."""
+        for key, (lowest, highest) in default_table().items():
+            if key in API_KEYS:
+                versions = api(key).versions
+                self.assertLessEqual(versions.min, max(lowest, 3) if key == 0 else lowest, key)
+                self.assertGreaterEqual(versions.max, highest, key)
+
+    @given(
+        st.sampled_from([None, *RELEASES]),
+        st.dictionaries(
+            st.integers(0, 100), st.tuples(st.integers(0, 20), st.integers(0, 20)).map(lambda t: (min(t), max(t)))
+        ),
+    )
+    def test_never_more_than_both_have(self, release: str | None, served: dict[int, tuple[int, int]]) -> None:
+        """Whatever is served: each version told is both the release's and served, but for Produce below its first."""
+        table = default_table() if release is None else release_table(release)
+        told = advertised_table(release, served)
+        for key, (lowest, highest) in told.items():
+            for version in range(lowest, highest + 1):
+                if key == 0 and version < served[0][0]:
+                    continue
+                self.assertTrue(served[key][0] <= version <= served[key][1])
+                self.assertTrue(table[key].includes(version))
+        for key in served.keys() - told.keys():
+            both = set(range(served[key][0], served[key][1] + 1))
+            if key in table:
+                both &= set(range(table[key].min, table[key].max + 1))
+                self.assertEqual(both, set())
