@@ -1,0 +1,15 @@
+"""
+The admin listener: metrics, health and a REST interface over HTTP.
+
+* :mod:`~logbus.admin.site`: the listener's factory; imports the rest when the first connection comes.
+* :mod:`~logbus.admin.channel`: the Twisted shell: one connection, its limits, its timers.
+* :mod:`~logbus.admin.gate`: who may not ask at all: foreign hosts, foreign origins, bodies that are not JSON.
+* :mod:`~logbus.admin.routing`: the table of routes, from a request to the method that answers it.
+* :mod:`~logbus.admin.views`, :mod:`~logbus.admin.configs`, :mod:`~logbus.admin.health`: those methods.
+* :mod:`~logbus.admin.openapi`: the same table as an OpenAPI document.
+* :mod:`~logbus.admin.strictjson`, :mod:`~logbus.admin.shapes`: what JSON is accepted, and what shape it must have.
+* :mod:`~logbus.admin.problems`: errors as clients see them (RFC 9457).
+* :mod:`~logbus.admin.exposition`, :mod:`~logbus.admin.partitions`: the registry of metrics as Prometheus reads it.
+
+A request runs: channel → gate → routing → a view over what the broker knows now → channel.
+"""

@@ -8,6 +8,7 @@ from typing import Any
 
 from logbus.config.key import Dynamic, Key, Scope
 from logbus.config.keys import (
+    admin,
     broker,
     cleaner,
     groups,
@@ -32,6 +33,7 @@ _CHAPTERS: tuple[tuple[str, ModuleType], ...] = (
     ("Replication", replication),
     ("Quotas", quotas),
     ("Security", security),
+    ("Admin listener", admin),
 )
 
 

@@ -2,10 +2,11 @@
 Every configuration key, declared once, by subject.
 
 ``broker`` (identity, metadata store), ``network``, ``topics``, ``storage``, ``cleaner``, ``groups``, ``transactions``,
-``replication``, ``quotas``, ``security``; ``foreign`` has Kafka's keys that mean nothing here. All constants are also
-attributes of this package: ``keys.NUM_PARTITIONS``.
+``replication``, ``quotas``, ``security``, ``admin``; ``foreign`` has Kafka's keys that mean nothing here. All constants
+are also attributes of this package: ``keys.NUM_PARTITIONS``.
 """
 
+from logbus.config.keys.admin import *  # noqa: F403
 from logbus.config.keys.broker import *  # noqa: F403
 from logbus.config.keys.cleaner import *  # noqa: F403
 from logbus.config.keys.groups import *  # noqa: F403

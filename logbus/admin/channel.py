@@ -1,0 +1,372 @@
+"""
+HTTP over Twisted: what :mod:`twisted.web` does well, and around it the limits it does not have.
+
+One request of a connection at a time: bytes behind a request that is not answered yet are thrown away, and the answer
+says ``Connection: close``. Clients that pipeline must expect that (RFC 9112, 9.3.2), and none of ours does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from io import BytesIO
+from typing import cast
+from urllib.parse import unquote_to_bytes
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IAddress, IDelayedCall, IReactorTime, ITCPTransport
+from twisted.internet.protocol import Protocol
+from twisted.internet.task import Cooperator
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from twisted.web.http import HTTPChannel, datetimeToString
+from twisted.web.resource import IResource, Resource, getChildForRequest
+from twisted.web.server import Request, Site
+
+from logbus.admin import strictjson
+from logbus.admin.gate import SECURITY_HEADERS, Gate
+from logbus.admin.limits import HttpLimits
+from logbus.admin.problems import CONTENT_TYPE, Refused, problem
+from logbus.admin.routing import Answer, Router, expected, failed
+from logbus.admin.stream import Stream
+
+MAX_DISCARDED = 1 << 20
+"""Bytes that a refused client may still send before its connection is closed under it."""
+
+
+class AdminRequest(Request):
+    """One request, from its head to the end of its answer."""
+
+    channel: AdminChannel
+    content: BytesIO
+    answered = False
+    _log = Logger()
+
+    def gotLength(self, length: int | None) -> None:
+        self.content = BytesIO()
+
+    def handleContentChunk(self, data: bytes) -> None:
+        if not self.channel.refused:
+            if self.content.tell() + len(data) > self.channel.site.limits.body_bytes:
+                self.channel.refuse_body()
+            else:
+                self.content.write(data)
+
+    def process(self) -> None:
+        http = self.site = self.channel.site
+        self.setHeader(b"Server", b"logbus")
+        self.setHeader(b"Date", datetimeToString(http.wall_clock()))
+        for name, value in SECURITY_HEADERS.items():
+            self.setHeader(name.encode(), value.encode())
+        headers = {
+            name.decode("latin-1").lower(): [value.decode("latin-1") for value in values]
+            for name, values in self.requestHeaders.getAllRawHeaders()
+        }
+        method, target = self.method.decode("ascii"), self.uri.decode("latin-1")
+        try:
+            if not target.startswith("/"):
+                raise Refused(HTTPStatus.BAD_REQUEST, "The request target is not a path that begins with '/'.")
+            local = getattr(self.channel.getHost(), "host", "")
+            http.gate.check(method, self.clientproto.decode("ascii"), headers, local)
+            mounted = http.mounted.get(self.path[1:].partition(b"/")[0])
+            if mounted is not None:
+                self._render_plugin(mounted)
+                return
+            answer = http.router.answer(method, target, headers, self.content.read())
+        except Exception as e:
+            answer = self._answer_for(Failure(e))
+        if isinstance(answer, Deferred):
+            self._wait_for(answer)
+        else:
+            self.send(answer)
+
+    def _render_plugin(self, resource: IResource) -> None:
+        first, *rest = map(unquote_to_bytes, self.path[1:].split(b"/"))
+        self.prepath, self.postpath, self.sitepath = [first], rest, [first]
+        self.responseHeaders.removeHeader(b"Content-Type")
+        self.render(getChildForRequest(resource, self))
+
+    def _wait_for(self, pending: Deferred[Answer]) -> None:
+        # The view is not cancelled when the client goes or gets tired: a change that has begun goes to its end.
+        clock, limits = self.channel.site.clock, self.channel.site.limits
+        late = Refused(
+            HTTPStatus.GATEWAY_TIMEOUT,
+            f"There was no result within {limits.answer_seconds:g} seconds; what was asked for may still happen.",
+        )
+        timer = clock.callLater(limits.answer_seconds, lambda: self.send(expected(late)))
+        self.notifyFinish().addBoth(lambda _: timer.cancel() if timer.active() else None)
+        pending.addErrback(self._answer_for).addCallback(self.send)
+        pending.addErrback(lambda failure: self._log.failure("an answer could not be sent", failure))
+
+    def _answer_for(self, failure: Failure) -> Answer:
+        error = failure.value
+        assert error is not None
+        try:
+            return expected(error)
+        except BaseException:
+            self._log.failure("{method} {path} failed", failure, method=self.method, path=self.path)
+            return failed(error)
+
+    def processingFailed(self, reason: Failure) -> Failure:
+        """A plugin's resource failed: the log gets the traceback, the client does not."""
+        self.send(self._answer_for(reason))
+        return reason
+
+    def send(self, answer: Answer) -> None:
+        """Send an answer, unless one was sent or the client is gone."""
+        if self.answered or self.finished or self._disconnected:
+            return
+        self.answered = True
+        if self.startedWriting:
+            # By a plugin's resource, which failed then: what broke off must not look whole.
+            self.channel.abort()
+            return
+        self.setResponseCode(int(answer.status), answer.status.phrase.encode())
+        if answer.content_type:
+            self.setHeader(b"Content-Type", answer.content_type.encode())
+        else:
+            self.defaultContentType = None
+        for name, value in answer.headers.items():
+            self.setHeader(name.encode(), value.encode("latin-1", "replace"))
+        body = answer.body
+        if isinstance(body, bytes):
+            if answer.status is not HTTPStatus.NO_CONTENT:
+                self.setHeader(b"Content-Length", b"%d" % len(body))
+            self.write(body)
+            self.finish()
+        elif self.method == b"HEAD":
+            self.finish()
+        else:
+            http = self.channel.site
+            stall = http.limits.idle_seconds
+            Stream(self, body(), http.cooperator, http.clock, stall, self.channel.abort).start()
+
+
+class AdminChannel(HTTPChannel):
+    """
+    One connection.
+
+    :ivar refused: what came was no request we take: the answer is out, and what still comes is thrown away.
+    """
+
+    site: AdminHTTP
+    refused = False
+    _busy = False
+    _discarded = 0
+    _deadline: IDelayedCall | None = None
+
+    def __init__(self, limits: HttpLimits) -> None:
+        super().__init__()
+        self.maxHeaders = limits.header_count
+        self.totalHeadersSize = limits.head_bytes
+        self.MAX_LENGTH = limits.line_bytes
+
+    # Time: one timer for what must happen next. The idle one is twisted.web's own.
+
+    def _within(self, seconds: float, otherwise: Callable[[], None]) -> None:
+        self._no_deadline()
+        self._deadline = self.site.clock.callLater(seconds, self._expired, otherwise)
+
+    def _expired(self, otherwise: Callable[[], None]) -> None:
+        self._deadline = None
+        otherwise()
+
+    def _no_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def timeoutConnection(self) -> None:
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close once what was written is out, and soon in any case."""
+        self.refused = True
+        self._within(self.site.limits.linger_seconds, self.abort)
+        self.loseConnection()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self.refused = True
+        transport = cast(ITCPTransport, self.transport)  # those of TLS and of UNIX sockets have it, too
+        transport.abortConnection()
+
+    def close_when_idle(self) -> None:
+        """Take no more requests."""
+        self.persistent = 0
+        if self._busy:
+            self.requests[0].responseHeaders.setRawHeaders(b"Connection", [b"close"])
+        else:
+            self.hang_up()
+
+    # The connection.
+
+    def connectionMade(self) -> None:
+        super().connectionMade()
+        self.site.connections.add(self)
+
+    def connectionLost(self, reason: Failure) -> None:  # type: ignore[override]
+        self._no_deadline()
+        super().connectionLost(reason)
+        self.site.closed(self)
+
+    def dataReceived(self, data: bytes) -> None:
+        if self.refused:
+            self._discarded += len(data)
+            if self._discarded > MAX_DISCARDED:
+                self.abort()
+        elif self._busy:
+            self._no_successors()
+        else:
+            if self._deadline is None:
+                self._within(self.site.limits.request_seconds, self._too_slow)
+            super().dataReceived(data)
+
+    def lineReceived(self, line: bytes) -> None:
+        if not self.refused:
+            super().lineReceived(line)
+
+    def rawDataReceived(self, data: bytes) -> None:
+        if not self.refused:
+            super().rawDataReceived(data)
+
+    # A request.
+
+    def allHeadersReceived(self) -> None:
+        if self.length is not None and self.length > self.site.limits.body_bytes:
+            self.refuse_body()
+            return
+        super().allHeadersReceived()
+
+    def allContentReceived(self) -> None:
+        if self.refused:
+            return
+        self._no_deadline()
+        # A POST of an old browser is followed by an empty line.
+        following = (self.clearLineBuffer() + b"".join(self._dataBuffer)).strip(b"\r\n")
+        self._dataBuffer = []
+        self._busy = True
+        if following:
+            self._no_successors()
+        super().allContentReceived()
+
+    def _no_successors(self) -> None:
+        self.persistent = 0
+        request = self.requests[0]
+        if not request.startedWriting:
+            request.responseHeaders.setRawHeaders(b"Connection", [b"close"])
+
+    def requestDone(self, request: Request) -> None:
+        self._busy = False
+        if not self.persistent:
+            # No timer of twisted.web's runs any more, and the client may never read the end of the answer.
+            self._within(self.site.limits.idle_seconds, self.abort)
+        super().requestDone(request)
+
+    # Refusals of what never became a request.
+
+    def refuse_body(self) -> None:
+        """The body is too long."""
+        most = self.site.limits.body_bytes
+        self.refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body is longer than {most} bytes.")
+
+    def _too_slow(self) -> None:
+        seconds = self.site.limits.request_seconds
+        self.refuse(HTTPStatus.REQUEST_TIMEOUT, f"The request was not whole after {seconds:g} seconds.")
+
+    def lineLengthExceeded(self, line: bytes) -> None:
+        self.refuse(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"A line is longer than {self.site.limits.line_bytes} bytes."
+        )
+
+    def _respondToBadRequestAndDisconnect(self) -> None:
+        limits = self.site.limits
+        self.refuse(
+            HTTPStatus.BAD_REQUEST,
+            f"This is not HTTP/1.1 as RFC 9112 has it, or it has more than {limits.header_count} headers "
+            f"or {limits.head_bytes} bytes of them.",
+        )
+
+    def refuse(self, status: HTTPStatus, detail: str) -> None:
+        """Answer what is not a whole request, and close once the client has had time to read it."""
+        if self.refused:
+            return
+        self.refused = True
+        body = strictjson.dumps(problem(status, detail))
+        head = {
+            "Server": "logbus",
+            "Date": datetimeToString(self.site.wall_clock()).decode(),
+            "Content-Type": CONTENT_TYPE,
+            "Content-Length": str(len(body)),
+            "Connection": "close",
+            **SECURITY_HEADERS,
+        }
+        lines = [f"HTTP/1.1 {int(status)} {status.phrase}", *(f"{name}: {value}" for name, value in head.items())]
+        cast(ITCPTransport, self.transport).write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+        self._within(self.site.limits.linger_seconds, self.hang_up)
+
+
+class AdminHTTP(Site):
+    """
+    What all connections of one listener share.
+
+    :ivar mounted: resources of plugins, by the first segment of their paths.
+    """
+
+    def __init__(
+        self,
+        *,
+        router: Router,
+        gate: Gate,
+        mounted: Mapping[bytes, IResource],
+        clock: IReactorTime,
+        wall_clock: Callable[[], float],
+        limits: HttpLimits,
+    ) -> None:
+        super().__init__(Resource(), AdminRequest, timeout=limits.idle_seconds, reactor=clock)
+        self.router = router
+        self.gate = gate
+        self.mounted = mounted
+        self.clock = clock
+        self.wall_clock = wall_clock
+        self.limits = limits
+        self.connections: set[AdminChannel] = set()
+        self.cooperator = Cooperator(
+            terminationPredicateFactory=lambda: lambda: True,  # one step a turn
+            scheduler=lambda step: clock.callLater(0, step),
+        )
+        self._drained: Deferred[None] | None = None
+
+    noisy = False
+
+    def protocol(self) -> AdminChannel:  # type: ignore[override]
+        return AdminChannel(self.limits)
+
+    def buildProtocol(self, addr: IAddress | None) -> Protocol | None:  # type: ignore[override]
+        if len(self.connections) >= self.limits.connections or self._drained is not None:
+            return None
+        return cast(Protocol, super().buildProtocol(addr))
+
+    def closed(self, channel: AdminChannel) -> None:
+        """A connection is gone."""
+        self.connections.discard(channel)
+        if self._drained is not None and not self.connections and not self._drained.called:
+            self._drained.callback(None)
+
+    def drain(self) -> Deferred[None]:
+        """Close what is idle now and the rest when it is answered; fires when all are closed."""
+        if not self.connections:
+            return succeed(None)
+        if self._drained is None:
+            self._drained = Deferred()
+            late = self.clock.callLater(self.limits.drain_seconds, self._abort_all)
+            self._drained.addCallback(lambda _: late.cancel() if late.active() else None)
+            for channel in list(self.connections):
+                channel.close_when_idle()
+        waiting: Deferred[None] = Deferred()
+        self._drained.addCallback(lambda _: waiting.callback(None))
+        return waiting
+
+    def _abort_all(self) -> None:
+        for channel in list(self.connections):
+            channel.abort()

@@ -1,0 +1,152 @@
+"""
+Configuration, told with where each value comes from; the overrides of topics can be changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+from twisted.internet.defer import Deferred
+
+from logbus.admin.problems import Refused
+from logbus.admin.routing import Call, route
+from logbus.admin.shapes import flag, mapping, nullable, record, rows, text
+from logbus.admin.topics import TOPIC_NAME, config_text, existing_topic
+from logbus.admin.views import BROKER_ID
+from logbus.cluster.metadata import ClusterMetadata
+from logbus.config.describe import ConfigEntry, describe_broker, describe_topic
+from logbus.config.table import TOPIC_KEYS, unknown_topic_key
+from logbus.config.view import ConfigView, Source
+
+if TYPE_CHECKING:
+    from logbus.cluster.topics import TopicAdmin
+
+SOURCES: Mapping[Source, str] = MappingProxyType(
+    {
+        Source.TOPIC: "topic",
+        Source.BROKER: "broker",
+        Source.CLUSTER: "cluster",
+        Source.STATIC: "static",
+        Source.DEFAULT: "default",
+    }
+)
+SOURCE = text("Who said so.", enum=list(SOURCES.values()))
+VALUE = nullable(text("The value; null: not set, or not to be shown."))
+ENTRY = record(
+    "A key.",
+    name=text("Its name."),
+    value=VALUE,
+    source=SOURCE,
+    type=text("Its type.", enum=["boolean", "string", "int", "short", "long", "double", "list", "class", "password"]),
+    read_only=flag("Whether changing it takes a restart."),
+    sensitive=flag("Whether its value is never shown."),
+    documentation=text("What it does."),
+    synonyms=rows(
+        "Where it is said, what is in force first.", record("A place.", name=text("Name."), value=VALUE, source=SOURCE)
+    ),
+)
+CONFIGS = record("A configuration.", items=rows("All keys.", ENTRY))
+CHANGES = mapping(
+    "Values to set by key, null to go back to the broker's; keys that are not named stay as they are (RFC 7396).",
+    {"type": ["string", "integer", "number", "boolean", "null"], "description": "A value.", "maxLength": 32_768},
+    maxProperties=100,
+)
+
+
+def changed(now: Mapping[str, str], changes: Mapping[str, Any]) -> dict[str, str]:
+    """
+    Overrides after a change.
+
+    :param changes: values of JSON by key; None takes the override away.
+    :raise ConfigError: there is no such key to take away.
+    """
+    wanted = dict(now)
+    for name, value in changes.items():
+        if value is not None:
+            wanted[name] = config_text(value)
+        elif wanted.pop(name, None) is None and name not in TOPIC_KEYS:
+            raise unknown_topic_key(name)
+    return wanted
+
+
+@frozen
+class ConfigViews:
+    """The configuration of topics and of this broker."""
+
+    metadata: ClusterMetadata
+    topics: TopicAdmin
+    config: ConfigView
+    broker_id: int
+
+    @route(
+        "GET",
+        "/api/v1/configs/topics/{topic}",
+        "A topic's configuration",
+        answer=CONFIGS,
+        parameters={"topic": TOPIC_NAME},
+        errors=(HTTPStatus.NOT_FOUND,),
+    )
+    def topic(self, call: Call) -> dict[str, Any]:
+        return self._topic(call.path["topic"])
+
+    def _topic(self, name: str) -> dict[str, Any]:
+        topic = existing_topic(self.metadata, name)
+        return {"items": [_entry(entry) for entry in describe_topic(self.config, topic.configs)]}
+
+    @route(
+        "PATCH",
+        "/api/v1/configs/topics/{topic}",
+        "Change a topic's configuration",
+        answer=CONFIGS,
+        body=CHANGES,
+        parameters={"topic": TOPIC_NAME},
+        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
+    )
+    def alter(self, call: Call) -> Deferred[dict[str, Any]]:
+        return Deferred.fromCoroutine(self._alter(call.path["topic"], call.body))
+
+    async def _alter(self, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+        existing_topic(self.metadata, name)
+        # What is there is read where it is changed: two who change different keys do not undo each other.
+        outcomes = await self.topics.alter_topic_configs({name: lambda now: changed(now, changes)})
+        error = outcomes[name]
+        if error is not None:
+            raise error
+        return self._topic(name)
+
+    @route(
+        "GET",
+        "/api/v1/configs/brokers/{broker}",
+        "The configuration of the broker that answers",
+        answer=CONFIGS,
+        parameters={"broker": BROKER_ID},
+        errors=(HTTPStatus.NOT_FOUND,),
+    )
+    def broker(self, call: Call) -> dict[str, Any]:
+        if call.path["broker"] != self.broker_id:
+            raise Refused(
+                HTTPStatus.NOT_FOUND,
+                f"This is broker {self.broker_id}, which knows its own configuration only, "
+                f"not that of broker {call.path['broker']}.",
+            )
+        return {"items": [_entry(entry) for entry in describe_broker(self.config)]}
+
+
+def _entry(entry: ConfigEntry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "source": SOURCES[entry.source],
+        "type": entry.type.name.lower(),
+        "read_only": entry.read_only,
+        "sensitive": entry.sensitive,
+        "documentation": entry.documentation,
+        "synonyms": [
+            {"name": synonym.name, "value": synonym.value, "source": SOURCES[synonym.source]}
+            for synonym in entry.synonyms
+        ],
+    }

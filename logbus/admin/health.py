@@ -1,0 +1,87 @@
+"""
+Whether the broker lives, whether it serves, and what the listener has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from html import escape
+from http import HTTPStatus
+from typing import Any
+
+from attrs import frozen
+
+from logbus.admin import strictjson
+from logbus.admin.routing import JSON, Answer, Call, Router, route
+from logbus.admin.shapes import record, rows, text
+
+READY = record(
+    "Whether clients should be sent here.",
+    ready={"type": "boolean", "description": "Whether they should."},
+    reasons=rows("Why they should not.", text("A sentence.")),
+)
+ALIVE = record("The process is alive and its reactor turns.", status=text("'alive'.", enum=["alive"]))
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head><meta charset="utf-8"><title>logbus broker {broker}</title></head>
+<body>
+<h1>logbus broker {broker}</h1>
+<ul>
+{links}
+</ul>
+</body>
+</html>
+"""
+
+
+@frozen
+class HealthViews:
+    """
+    For load balancers and orchestrators.
+
+    :ivar not_ready: says why clients should not be sent here now, a sentence each.
+    """
+
+    not_ready: Callable[[], Sequence[str]]
+
+    @route("GET", "/healthz", "Whether the process is alive", answer=ALIVE)
+    def alive(self, call: Call) -> dict[str, Any]:
+        return {"status": "alive"}
+
+    @route(
+        "GET",
+        "/readyz",
+        "Whether the broker serves clients: 200, or 503 with the reasons",
+        answer=READY,
+        errors=(HTTPStatus.SERVICE_UNAVAILABLE,),
+    )
+    def ready(self, call: Call) -> Answer:
+        reasons = list(self.not_ready())
+        status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
+        return Answer(status, JSON, strictjson.dumps({"ready": not reasons, "reasons": reasons}))
+
+
+@frozen
+class IndexView:
+    """
+    The page at ``/``, for whoever comes with a browser.
+
+    :ivar mounted: first path segments of plugins' resources.
+    """
+
+    broker_id: int
+    router: Router
+    mounted: Callable[[], Sequence[str]]
+
+    @route("GET", "/", "A page of links", content_types=("text/html; charset=utf-8",))
+    def index(self, call: Call) -> Answer:
+        links = [(r.path, r.summary) for r in self.router.routes if r.method == "GET" and not r.variables]
+        links += [(f"/{path}/", "added by a plugin") for path in self.mounted()]
+        items = "\n".join(
+            f'<li><a href="{escape(path)}">{escape(path)}</a>: {escape(summary)}</li>'
+            for path, summary in links
+            if path != "/"
+        )
+        html = _PAGE.format(broker=self.broker_id, links=items)
+        return Answer(HTTPStatus.OK, "text/html; charset=utf-8", html.encode())

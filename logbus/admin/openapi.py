@@ -1,0 +1,102 @@
+"""
+The table of routes as an OpenAPI 3.1 document (spec.openapis.org/oas/v3.1.1).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from attrs import frozen
+
+import logbus
+from logbus.admin.problems import CONTENT_TYPE as PROBLEM
+from logbus.admin.routing import JSON, Call, Route, Router, route
+from logbus.admin.shapes import record, text, whole
+
+PROBLEM_SHAPE = {
+    **record(
+        "What went wrong (RFC 9457).",
+        type=text("'about:blank': the status says all."),
+        title=text("The status in words."),
+        status=whole("The status."),
+        detail=text("What is wrong, and what would be right."),
+        error=text("Kafka's name for it, where it has one."),
+        retriable={"type": "boolean", "description": "Whether the same request may succeed later."},
+        optional=("error", "retriable"),
+    ),
+    "additionalProperties": True,
+}
+
+
+def document(router: Router) -> dict[str, Any]:
+    """The document for a table of routes."""
+    paths: dict[str, dict[str, Any]] = {}
+    for described in router.routes:
+        paths.setdefault(described.path, {})[described.method.lower()] = _operation(described)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "logbus admin",
+            "version": logbus.__version__,
+            "description": "Metrics, health and administration of a logbus broker.",
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": {"Problem": PROBLEM_SHAPE},
+            "responses": {
+                "Problem": {
+                    "description": "The request failed.",
+                    "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+                }
+            },
+        },
+    }
+
+
+@frozen
+class OpenApiView:
+    """Serves the document of the table it is in."""
+
+    router: Router
+
+    @route("GET", "/api/v1/openapi.json", "This interface, as an OpenAPI document", answer={"type": "object"})
+    def openapi(self, call: Call) -> dict[str, Any]:
+        return document(self.router)
+
+
+def _operation(described: Route) -> dict[str, Any]:
+    content = {kind: {"schema": described.answer or {"type": "string"}} for kind in described.content_types}
+    success: dict[str, Any] = {"description": described.status.phrase}
+    if content:
+        success["content"] = content
+    responses: dict[str, Any] = {str(int(described.status)): success}
+    for status in sorted(described.errors):
+        responses[str(int(status))] = {"$ref": "#/components/responses/Problem"}
+    responses["default"] = {"$ref": "#/components/responses/Problem"}
+    operation: dict[str, Any] = {
+        "operationId": _operation_id(described),
+        "summary": described.summary,
+        "responses": responses,
+    }
+    if described.parameters:
+        operation["parameters"] = [
+            {
+                "name": name,
+                "in": "path" if name in described.variables else "query",
+                "required": name in described.variables,
+                "description": shape.get("description", ""),
+                "schema": {word: value for word, value in shape.items() if (word, value) != ("default", None)},
+            }
+            for name, shape in described.parameters.items()
+        ]
+    if described.body is not None:
+        operation["requestBody"] = {"required": True, "content": {JSON: {"schema": described.body}}}
+    return operation
+
+
+def _operation_id(described: Route) -> str:
+    words = re.findall(r"[a-z]+", described.path.removeprefix("/api/v1"))
+    return "_".join([described.method.lower(), *(words or ["index"])])

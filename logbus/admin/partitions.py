@@ -1,0 +1,43 @@
+"""
+Series of single partitions: six for each, so who wants them turns them on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from logbus.metrics import Family, Sample
+
+if TYPE_CHECKING:
+    from logbus.cluster.replicas import Replica
+
+SERIES: tuple[tuple[str, str, Callable[[Replica], int]], ...] = (
+    ("log_start_offset", "First offset of the log.", lambda replica: replica.log.log_start_offset),
+    ("log_end_offset", "Offset of the next record.", lambda replica: replica.log.log_end_offset),
+    ("high_watermark", "First offset that readers do not see.", lambda replica: replica.high_watermark),
+    ("size_bytes", "Bytes of the log.", lambda replica: replica.log.size),
+    ("leader", "1 where this broker leads the partition.", lambda replica: int(replica.partition.is_leader)),
+    (
+        "in_sync_replicas",
+        "Replicas in sync, as this broker was last told.",
+        lambda replica: len(replica.partition.leader_and_isr.isr),
+    ),
+)
+
+
+def partition_families(replicas: Callable[[], Iterable[Replica]]) -> Iterator[Family]:
+    """
+    The families of the partitions on this broker.
+
+    Samples are made while they are read, from what holds then: a log of 10,000 partitions takes many reactor turns.
+    """
+    for name, documentation, value in SERIES:
+        full = f"logbus_partition_{name}"
+        yield Family(full, documentation, "gauge", _samples(full, replicas(), value))
+
+
+def _samples(name: str, replicas: Iterable[Replica], value: Callable[[Replica], int]) -> Iterator[Sample]:
+    for replica in replicas:
+        topic, partition = replica.topic_partition
+        yield Sample(name, (("topic", topic), ("partition", str(partition))), value(replica))

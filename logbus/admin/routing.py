@@ -1,0 +1,295 @@
+"""
+From a request to the method that answers it.
+
+A view is a class whose methods say with :func:`route` what they answer; the table made of them serves requests, and
+:mod:`logbus.admin.openapi` documents the same table, so that neither has what the other lacks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, unquote_to_bytes
+
+from attrs import define, evolve, field, frozen
+from twisted.internet.defer import Deferred
+
+from logbus.admin import strictjson
+from logbus.admin.problems import CONTENT_TYPE as PROBLEM
+from logbus.admin.problems import Refused, problem_of
+from logbus.admin.shapes import Shape, faults
+
+JSON = "application/json"
+MAX_FAULTS = 10
+"""Faults of one body that are told at once."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+Headers = Mapping[str, Sequence[str]]
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+@frozen
+class Answer:
+    """
+    What goes back.
+
+    :ivar body: all of it, or what makes it piece by piece, a reactor turn each.
+    """
+
+    status: HTTPStatus
+    content_type: str
+    body: bytes | Callable[[], Iterator[bytes]] = b""
+    headers: Mapping[str, str] = _NO_HEADERS
+
+
+Pending = Answer | Deferred[Answer]
+
+
+@frozen
+class Call:
+    """
+    A request as its view sees it.
+
+    :ivar path: the variable parts of the path, by name, checked.
+    :ivar query: what stands behind the ``?``, checked, with the defaults of what does not.
+    :ivar body: the JSON value, checked; None where the route takes no body.
+    :ivar headers: values by lower-case name.
+    """
+
+    path: Mapping[str, Any]
+    query: Mapping[str, Any]
+    body: Any
+    headers: Headers
+
+
+@frozen
+class Route:
+    """
+    One thing that can be asked.
+
+    :ivar path: segments between slashes; ``{name}`` is variable.
+    :ivar summary: one line, for the OpenAPI document.
+    :ivar answer: the shape of the JSON answer, or None when it is something else.
+    :ivar content_types: what the answer can be.
+    :ivar body: the shape of the JSON body, if it takes one.
+    :ivar parameters: the shapes of the variable parts and of what may stand in the query, by name.
+    :ivar status: of success.
+    :ivar errors: statuses of failure that belong to this route; those that any request may get are not among them.
+    :ivar call: gives an :class:`Answer`, or a value that becomes a JSON one, or a Deferred of these.
+    """
+
+    method: str
+    path: str
+    summary: str
+    answer: Shape | None = None
+    content_types: tuple[str, ...] = (JSON,)
+    body: Shape | None = None
+    parameters: Mapping[str, Shape] = MappingProxyType({})
+    status: HTTPStatus = HTTPStatus.OK
+    errors: tuple[HTTPStatus, ...] = ()
+    call: Callable[[Call], Any] = NotImplemented
+
+    @property
+    def segments(self) -> tuple[str, ...]:
+        """The path's parts."""
+        return tuple(self.path.strip("/").split("/"))
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the variable parts of the path."""
+        return tuple(part[1:-1] for part in self.segments if part.startswith("{"))
+
+
+def route(method: str, path: str, summary: str, **more: Any) -> Callable[[F], F]:
+    """Declare what a view's method answers; the arguments are the fields of :class:`Route`."""
+
+    def mark(function: F) -> F:
+        function.__route__ = Route(method, path, summary, **more)  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+@define(eq=False)
+class _Node:
+    """A place in the tree of paths: what is below it by name, what is below it under any name, what it answers."""
+
+    named: dict[str, _Node] = field(factory=dict)
+    variable: _Node | None = None
+    methods: dict[str, Route] = field(factory=dict)
+
+
+@define(eq=False)
+class Router:
+    """The table of all routes."""
+
+    routes: list[Route] = field(factory=list, init=False)
+    _root: _Node = field(factory=_Node, init=False)
+
+    def add(self, views: Iterable[object]) -> None:
+        """Take the routes of ``views`` into the table; two for one method and path are a mistake of ours."""
+        for view in views:
+            for name, function in vars(type(view)).items():
+                declared: Route | None = getattr(function, "__route__", None)
+                if declared is not None:
+                    self._add(evolve(declared, call=getattr(view, name)))
+
+    def _add(self, bound: Route) -> None:
+        node = self._root
+        for part in bound.segments:
+            if part.startswith("{"):
+                node.variable = node.variable or _Node()
+                node = node.variable
+            else:
+                node = node.named.setdefault(part, _Node())
+        if bound.method in node.methods:
+            raise ValueError(f"{bound.method} {bound.path} is there twice")
+        node.methods[bound.method] = bound
+        self.routes.append(bound)
+
+    def find(self, path: str) -> tuple[Mapping[str, Route], list[str]]:
+        """
+        The routes of a path by method, and the values of its variable parts.
+
+        :raise Refused: there are none.
+        """
+        node, values = self._root, list[str]()
+        for part in path.removeprefix("/").split("/"):
+            if part in node.named:
+                node = node.named[part]
+            elif node.variable is not None and part:
+                node = node.variable
+                values.append(_unquoted(part))
+            else:
+                raise _nothing_at(path)
+        if not node.methods:
+            raise _nothing_at(path)
+        return node.methods, values
+
+    def answer(self, method: str, target: str, headers: Headers, body: bytes) -> Pending:
+        """
+        Answer a request; what goes wrong is an answer, too.
+
+        :param target: path and query, as they came.
+        :raise Exception: through the Deferred or at once, what no view meant to raise.
+        """
+        try:
+            path, _, query = target.partition("?")
+            methods, values = self.find(path)
+            chosen = methods.get("GET" if method == "HEAD" else method)
+            if chosen is None:
+                return _other_method(method, path, methods)
+            call = Call(
+                _read_path(chosen, values),
+                _read_query(chosen, query),
+                _read_body(chosen, body),
+                headers,
+            )
+            result = chosen.call(call)
+        except Exception as e:
+            return expected(e)
+        if isinstance(result, Deferred):
+            return result.addCallbacks(lambda value: _answer(chosen, value), lambda failure: expected(failure.value))
+        return _answer(chosen, result)
+
+
+def expected(error: BaseException) -> Answer:
+    """
+    The answer for an error that was raised on purpose.
+
+    :raise BaseException: ``error``, when it was not.
+    """
+    status, told, headers = problem_of(error)
+    if status is HTTPStatus.INTERNAL_SERVER_ERROR:
+        raise error
+    return Answer(status, PROBLEM, strictjson.dumps(told), headers)
+
+
+def failed(error: BaseException) -> Answer:
+    """The answer for an error whatever it is."""
+    status, told, headers = problem_of(error)
+    return Answer(status, PROBLEM, strictjson.dumps(told), headers)
+
+
+def _answer(chosen: Route, value: Any) -> Answer:
+    if isinstance(value, Answer):
+        return value
+    if value is None:
+        return Answer(HTTPStatus.NO_CONTENT, "")
+    return Answer(chosen.status, JSON, strictjson.dumps(value))
+
+
+def _other_method(method: str, path: str, methods: Mapping[str, Route]) -> Answer:
+    allowed = {*methods, "OPTIONS", *(["HEAD"] if "GET" in methods else [])}
+    allow = {"Allow": ", ".join(sorted(allowed))}
+    if method == "OPTIONS":
+        return Answer(HTTPStatus.NO_CONTENT, "", headers=allow)
+    raise Refused(
+        HTTPStatus.METHOD_NOT_ALLOWED, f"{path} does not answer {method}; it answers {allow['Allow']}.", allow
+    )
+
+
+def _nothing_at(path: str) -> Refused:
+    return Refused(
+        HTTPStatus.NOT_FOUND, f"There is nothing at {path[:300]!r}; /api/v1/openapi.json tells what there is."
+    )
+
+
+def _unquoted(part: str) -> str:
+    try:
+        return unquote_to_bytes(part).decode("utf-8")
+    except UnicodeDecodeError:
+        raise Refused(HTTPStatus.BAD_REQUEST, f"The part {part[:100]!r} of the path is not UTF-8.") from None
+
+
+def _value(shape: Shape, text: str, where: str) -> Any:
+    whole = shape["type"] == "integer" and re.fullmatch(r"-?[0-9]{1,18}", text)
+    value = int(text) if whole else text
+    for fault in faults(shape, value, where):
+        raise Refused(HTTPStatus.BAD_REQUEST, fault + ".")
+    return value
+
+
+def _read_path(chosen: Route, texts: Sequence[str]) -> dict[str, Any]:
+    return {
+        name: _value(chosen.parameters[name], text, f"The part {name!r} of the path")
+        for name, text in zip(chosen.variables, texts, strict=True)
+    }
+
+
+def _read_query(chosen: Route, query: str) -> dict[str, Any]:
+    shapes = {name: shape for name, shape in chosen.parameters.items() if name not in chosen.variables}
+    values = {name: shape.get("default") for name, shape in shapes.items()}
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=20, errors="strict")
+    except ValueError:
+        raise Refused(HTTPStatus.BAD_REQUEST, "The query is not UTF-8, or has more than 20 fields.") from None
+    seen: set[str] = set()
+    for name, text in pairs:
+        if name not in shapes or name in seen:
+            what = "is there twice" if name in seen else "is unknown"
+            raise Refused(
+                HTTPStatus.BAD_REQUEST,
+                f"The query parameter {name[:100]!r} {what}; accepted: {', '.join(shapes) or 'none'}.",
+            )
+        seen.add(name)
+        values[name] = _value(shapes[name], text, f"The query parameter {name!r}")
+    return values
+
+
+def _read_body(chosen: Route, body: bytes) -> Any:
+    if chosen.body is None:
+        if body:
+            raise Refused(HTTPStatus.BAD_REQUEST, f"{chosen.method} {chosen.path} takes no body.")
+        return None
+    try:
+        value = strictjson.loads(body)
+    except ValueError as e:
+        raise Refused(HTTPStatus.BAD_REQUEST, f"{str(e)[:1].upper()}{str(e)[1:]}.") from None
+    wrong = [fault for fault, _ in zip(faults(chosen.body, value), range(MAX_FAULTS), strict=False)]
+    if wrong:
+        raise Refused(HTTPStatus.BAD_REQUEST, "; ".join(wrong) + ".")
+    return value

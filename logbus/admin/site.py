@@ -1,0 +1,134 @@
+"""
+The factory of an admin listener's connections.
+
+twisted.web is imported when the first connection comes: a broker is ready sooner, and one that nobody asks is smaller.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IAddress, IReactorTime
+from twisted.internet.protocol import Protocol, ServerFactory
+from twisted.logger import Logger
+from twisted.plugin import getPlugins
+
+from logbus.admin.configs import ConfigViews
+from logbus.admin.exposition import MetricsView, process_families
+from logbus.admin.gate import Gate
+from logbus.admin.health import HealthViews, IndexView
+from logbus.admin.limits import HttpLimits
+from logbus.admin.openapi import OpenApiView
+from logbus.admin.partitions import partition_families
+from logbus.admin.routing import Router
+from logbus.admin.topics import PartitionViews, TopicViews
+from logbus.admin.views import ClusterViews
+from logbus.cluster.metadata import ClusterMetadata
+from logbus.config import keys
+from logbus.config.view import ConfigView
+from logbus.ilogbus import IAdminResource, IBroker
+from logbus.metrics import Family, Registry
+
+if TYPE_CHECKING:
+    from twisted.web.resource import IResource
+
+    from logbus.admin.channel import AdminHTTP
+    from logbus.cluster.replicas import Replicas
+    from logbus.cluster.topics import TopicAdmin
+
+LEGAL_MOUNT = re.compile(rb"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+
+
+@define(eq=False, slots=False, kw_only=True)
+class AdminSite(ServerFactory):
+    """
+    Speaks HTTP: ``/metrics``, ``/healthz``, ``/readyz``, ``/api/v1/`` and what plugins add.
+
+    :ivar broker: what the resources of plugins are given.
+    :ivar topics: creates, deletes and configures topics.
+    :ivar config: of this broker; the ``admin.*`` keys are read from it.
+    :ivar not_ready: says why clients should not be sent here now, a sentence each; nothing when they may.
+    :ivar clock: the broker's reactor; all timers of all connections are its.
+    :ivar wall_clock: seconds since 1970, for the ``Date`` of answers.
+    :ivar plugins: resources to mount; None: all that :mod:`twisted.plugin` finds.
+    """
+
+    noisy = False
+
+    broker: IBroker
+    metadata: ClusterMetadata
+    replicas: Replicas
+    topics: TopicAdmin
+    config: ConfigView
+    registry: Registry
+    not_ready: Callable[[], Sequence[str]]
+    clock: IReactorTime
+    wall_clock: Callable[[], float]
+    plugins: Iterable[IAdminResource] | None = None
+    limits: HttpLimits = field(factory=HttpLimits)
+    _mounted: dict[bytes, IResource] = field(factory=dict, init=False)
+    _router: Router = field(init=False)
+    _http: AdminHTTP | None = field(default=None, init=False)
+    _log = Logger()
+
+    def startFactory(self) -> None:
+        """Ask plugins for their resources; one that fails is left out."""
+        taken = {route.segments[0].encode() for route in self._router.routes}
+        for plugin in getPlugins(IAdminResource) if self.plugins is None else self.plugins:
+            try:
+                if plugin.path in taken or not LEGAL_MOUNT.fullmatch(plugin.path):
+                    raise ValueError(
+                        f"the path {plugin.path!r} is taken, or not one segment of letters, digits and '-_.'"
+                    )
+                self._mounted[plugin.path] = plugin.resource(self.broker)
+                taken.add(plugin.path)
+            except Exception:
+                self._log.failure("the admin resource {plugin!r} is left out", plugin=plugin)
+
+    def buildProtocol(self, addr: IAddress | None) -> Protocol | None:
+        if self._http is None:
+            self._http = self._build()
+        return self._http.buildProtocol(addr)
+
+    def drain(self) -> Deferred[None]:
+        """Close idle connections now and the others when they are answered; fires when all are closed."""
+        return succeed(None) if self._http is None else self._http.drain()
+
+    @_router.default
+    def _make_router(self) -> Router:
+        router = Router()
+        router.add(
+            [
+                IndexView(self.broker.broker_id, router, lambda: sorted(path.decode() for path in self._mounted)),
+                HealthViews(self.not_ready),
+                MetricsView(self._families),
+                ClusterViews(self.metadata, self.broker.broker_id),
+                TopicViews(self.metadata, self.topics, lambda: self.config.get(keys.DELETE_TOPIC_ENABLE)),
+                PartitionViews(self.metadata, self.replicas),
+                ConfigViews(self.metadata, self.topics, self.config, self.broker.broker_id),
+                OpenApiView(router),
+            ]
+        )
+        return router
+
+    def _families(self) -> Iterator[Family]:
+        yield from process_families()
+        yield from self.registry.collect()
+        if self.config.get(keys.ADMIN_METRICS_PER_PARTITION):
+            yield from partition_families(lambda: self.replicas)
+
+    def _build(self) -> AdminHTTP:
+        from logbus.admin.channel import AdminHTTP
+
+        return AdminHTTP(
+            router=self._router,
+            gate=Gate(lambda: self.config.get(keys.ADMIN_ALLOWED_HOSTS)),
+            mounted=self._mounted,
+            clock=self.clock,
+            wall_clock=self.wall_clock,
+            limits=self.limits,
+        )

@@ -1,0 +1,288 @@
+"""
+Topics and partitions: told, made and unmade.
+
+Lists come in pages, so that no answer holds the reactor for long, however much there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from itertools import islice
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+from twisted.internet.defer import Deferred
+
+from logbus.admin.routing import Call, route
+from logbus.admin.shapes import Shape, flag, mapping, nullable, record, rows, text, whole
+from logbus.admin.views import BROKER_ID
+from logbus.cluster.metadata import ClusterMetadata, PartitionImage, TopicImage
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import topic_name_problem
+
+if TYPE_CHECKING:
+    from logbus.cluster.replicas import Replica, Replicas
+    from logbus.cluster.topics import TopicAdmin
+
+MAX_PAGE = 500
+CHANGE_SECONDS = 30.0
+"""How long a change may take before its caller is told that it goes on."""
+MAX_INT = 2**31 - 1
+
+TOPIC_NAME = text("Name of a topic: ASCII letters, digits, '.', '_' and '-'.", maxLength=249)
+LIMIT = whole("Most elements of one page.", minimum=1, maximum=MAX_PAGE, default=MAX_PAGE)
+OFFSET = whole("An offset.")
+TOPIC = record(
+    "A topic.",
+    name=TOPIC_NAME,
+    id=text("The topic's id, a UUID."),
+    partitions=whole("Number of partitions."),
+    replication_factor=whole("Replicas of each partition."),
+    internal=flag("Whether only brokers write to it."),
+    configs=mapping("What is configured for this topic alone.", text("A value.")),
+)
+PARTITION = record(
+    "A partition.",
+    topic=TOPIC_NAME,
+    partition=whole("Number of the partition."),
+    leader=nullable(whole("Number of the leading broker; null: the partition is offline.")),
+    leader_epoch=whole("Grows with every election."),
+    replicas=rows("Brokers that have it, the preferred leader first.", BROKER_ID),
+    isr=rows("Those of them that are in sync.", BROKER_ID),
+    local=nullable(
+        record(
+            "The replica on the broker that answers; null: it has none that works.",
+            log_start_offset=OFFSET,
+            log_end_offset=whole("The offset of the next record."),
+            high_watermark=whole("The first offset that readers do not see."),
+            last_stable_offset=whole("The first offset that readers of committed records do not see."),
+            size_bytes=whole("Bytes of its log."),
+            log_dir=text("The log directory it is in."),
+        )
+    ),
+)
+
+
+def page(what: str, items: Shape, after: Shape) -> Shape:
+    """The shape of one page of a list."""
+    return record(
+        f"A page of {what}.",
+        items=rows("The page.", items, maxItems=MAX_PAGE),
+        next=nullable({**after, "description": "What to give as 'after' for the next page; null: this is the last."}),
+    )
+
+
+def paged(after: Shape, **more: Shape) -> Mapping[str, Shape]:
+    """The parameters of a list in pages, and ``more``."""
+    return MappingProxyType({**more, "after": {**after, "default": None}, "limit": LIMIT})
+
+
+def existing_topic(metadata: ClusterMetadata, name: str) -> TopicImage:
+    """
+    The topic of that name.
+
+    :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION.
+    """
+    topic = metadata.topic(name)
+    if topic is None:
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic_name_problem(name) or f"There is no topic named {name}."
+        )
+    return topic
+
+
+NEW_TOPIC = record(
+    "A topic to be.",
+    name=TOPIC_NAME,
+    partitions=whole("Number of partitions; -1: the broker's default.", minimum=-1, maximum=MAX_INT, default=-1),
+    replication_factor=whole("Replicas of each; -1: the broker's default.", minimum=-1, maximum=32767, default=-1),
+    configs=mapping(
+        "What to configure for this topic alone.",
+        {"type": ["string", "integer", "number", "boolean"], "description": "A value.", "maxLength": 32_768},
+        maxProperties=100,
+    ),
+    optional=("partitions", "replication_factor", "configs"),
+)
+
+
+def config_text(value: str | int | float | bool) -> str:
+    """A configured value as Kafka writes it."""
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+@frozen
+class TopicViews:
+    """
+    Topics.
+
+    :ivar delete_enabled: ``delete.topic.enable``.
+    """
+
+    metadata: ClusterMetadata
+    topics: TopicAdmin
+    delete_enabled: Callable[[], bool]
+
+    @route(
+        "GET",
+        "/api/v1/topics",
+        "Topics, by name",
+        answer=page("topics", TOPIC, TOPIC_NAME),
+        parameters=paged(TOPIC_NAME),
+    )
+    def list(self, call: Call) -> dict[str, Any]:
+        after, limit = call.query["after"], call.query["limit"]
+        names = sorted(self.metadata.topics if after is None else (n for n in self.metadata.topics if n > after))
+        shown = names[:limit]
+        return {
+            "items": [_topic(self.metadata.topics[name]) for name in shown],
+            "next": shown[-1] if len(names) > limit else None,
+        }
+
+    @route(
+        "GET",
+        "/api/v1/topics/{topic}",
+        "One topic",
+        answer=TOPIC,
+        parameters={"topic": TOPIC_NAME},
+        errors=(HTTPStatus.NOT_FOUND,),
+    )
+    def one(self, call: Call) -> dict[str, Any]:
+        return _topic(existing_topic(self.metadata, call.path["topic"]))
+
+    @route(
+        "POST",
+        "/api/v1/topics",
+        "Create a topic",
+        answer=TOPIC,
+        body=NEW_TOPIC,
+        status=HTTPStatus.CREATED,
+        errors=(HTTPStatus.CONFLICT, HTTPStatus.SERVICE_UNAVAILABLE),
+    )
+    def create(self, call: Call) -> Deferred[dict[str, Any]]:
+        return Deferred.fromCoroutine(self._create(call.body))
+
+    async def _create(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        from logbus.cluster.topics import NewTopic
+
+        new = NewTopic(
+            name=body["name"],
+            num_partitions=body.get("partitions", -1),
+            replication_factor=body.get("replication_factor", -1),
+            configs={name: config_text(value) for name, value in body.get("configs", {}).items()},
+        )
+        (result,) = await self.topics.create_topics([new], timeout=CHANGE_SECONDS)
+        if isinstance(result, ApiError):
+            raise result
+        topic = self.metadata.topic(new.name)
+        if topic is not None:
+            return _topic(topic)
+        # Made, and gone again before we looked.
+        return {
+            "name": new.name,
+            "id": str(result.topic_id),
+            "partitions": result.num_partitions,
+            "replication_factor": result.replication_factor,
+            "internal": False,
+            "configs": dict(result.configs),
+        }
+
+    @route(
+        "DELETE",
+        "/api/v1/topics/{topic}",
+        "Delete a topic and all its records",
+        parameters={"topic": TOPIC_NAME},
+        status=HTTPStatus.NO_CONTENT,
+        content_types=(),
+        errors=(HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
+    )
+    def delete(self, call: Call) -> Deferred[None]:
+        return Deferred.fromCoroutine(self._delete(call.path["topic"]))
+
+    async def _delete(self, name: str) -> None:
+        topic = existing_topic(self.metadata, name)
+        if not self.delete_enabled():
+            raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "Topics cannot be deleted: delete.topic.enable is false.")
+        (result,) = await self.topics.delete_topics([topic.topic_id], timeout=CHANGE_SECONDS)
+        if isinstance(result, ApiError):
+            raise result
+
+
+@frozen
+class PartitionViews:
+    """Partitions, with what is on this broker of them."""
+
+    metadata: ClusterMetadata
+    replicas: Replicas
+
+    @route(
+        "GET",
+        "/api/v1/topics/{topic}/partitions",
+        "A topic's partitions",
+        answer=page("partitions", PARTITION, whole("Number of a partition.")),
+        parameters=paged(whole("Number of a partition.", minimum=-1, maximum=MAX_INT), topic=TOPIC_NAME),
+        errors=(HTTPStatus.NOT_FOUND,),
+    )
+    def list(self, call: Call) -> dict[str, Any]:
+        topic = existing_topic(self.metadata, call.path["topic"])
+        after, limit = call.query["after"], call.query["limit"]
+        first = 0 if after is None else after + 1
+        shown = list(islice(topic.partitions, first, first + limit))
+        more = first + limit < len(topic.partitions)
+        return {
+            "items": [self._partition(topic, number, image) for number, image in enumerate(shown, first)],
+            "next": first + limit - 1 if more else None,
+        }
+
+    @route(
+        "GET",
+        "/api/v1/topics/{topic}/partitions/{partition}",
+        "One partition",
+        answer=PARTITION,
+        parameters={"topic": TOPIC_NAME, "partition": whole("Its number.", minimum=0, maximum=MAX_INT)},
+        errors=(HTTPStatus.NOT_FOUND,),
+    )
+    def one(self, call: Call) -> dict[str, Any]:
+        topic, number = existing_topic(self.metadata, call.path["topic"]), call.path["partition"]
+        if number >= len(topic.partitions):
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"{topic.name} has the partitions 0 to {len(topic.partitions) - 1}, and no {number}.",
+            )
+        return self._partition(topic, number, topic.partitions[number])
+
+    def _partition(self, topic: TopicImage, number: int, image: PartitionImage) -> dict[str, Any]:
+        replica = self.replicas.find(topic.name, number)
+        return {
+            "topic": topic.name,
+            "partition": number,
+            "leader": image.leader if image.leader >= 0 else None,
+            "leader_epoch": image.leader_epoch,
+            "replicas": list(image.replicas),
+            "isr": list(image.isr),
+            "local": None if replica is None else _local(replica),
+        }
+
+
+def _topic(topic: TopicImage) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "id": str(topic.topic_id),
+        "partitions": len(topic.partitions),
+        "replication_factor": len(topic.partitions[0].replicas) if topic.partitions else 0,
+        "internal": topic.name.startswith("__"),
+        "configs": dict(topic.configs),
+    }
+
+
+def _local(replica: Replica) -> dict[str, Any]:
+    log = replica.log
+    return {
+        "log_start_offset": log.log_start_offset,
+        "log_end_offset": log.log_end_offset,
+        "high_watermark": replica.high_watermark,
+        "last_stable_offset": replica.last_stable_offset,
+        "size_bytes": log.size,
+        "log_dir": log.disk.root,
+    }

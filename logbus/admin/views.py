@@ -1,0 +1,90 @@
+"""
+What the REST interface tells of the cluster and its brokers.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from attrs import frozen
+
+import logbus
+from logbus.admin.problems import Refused
+from logbus.admin.routing import Call, route
+from logbus.admin.shapes import flag, mapping, nullable, record, rows, text, whole
+from logbus.cluster.metadata import BrokerImage, ClusterMetadata
+
+BROKER_ID = whole("Number of a broker.", minimum=0, maximum=2**31 - 1)
+CLUSTER = record(
+    "A cluster, as this broker knows it.",
+    cluster_id=text("The cluster's id."),
+    controller=nullable(whole("Number of the controller; null while there is none.")),
+    broker=whole("Number of the broker that answers."),
+    version=text("Its version."),
+    brokers=whole("Live brokers."),
+    topics=whole("Topics."),
+    partitions=whole("Partitions of all topics."),
+)
+BROKER = record(
+    "A live broker.",
+    id=BROKER_ID,
+    rack=nullable(text("Its rack.")),
+    epoch=whole("Grows with each of its lives."),
+    controller=flag("Whether it is the controller."),
+    endpoints=mapping(
+        "Where it is reached, by the name of the listener.",
+        record("An address.", protocol=text("Name of the protocol."), host=text("Host."), port=whole("Port; 0: none.")),
+    ),
+)
+
+
+@frozen
+class ClusterViews:
+    """The cluster and its brokers."""
+
+    metadata: ClusterMetadata
+    broker_id: int
+
+    @route("GET", "/api/v1/cluster", "The cluster", answer=CLUSTER)
+    def cluster(self, call: Call) -> dict[str, Any]:
+        metadata = self.metadata
+        return {
+            "cluster_id": metadata.cluster_id,
+            "controller": metadata.controller_id if metadata.controller_id >= 0 else None,
+            "broker": self.broker_id,
+            "version": logbus.__version__,
+            "brokers": len(metadata.brokers),
+            "topics": len(metadata.topics),
+            "partitions": metadata.partition_count,
+        }
+
+    @route("GET", "/api/v1/brokers", "Live brokers", answer=record("All of them.", items=rows("By number.", BROKER)))
+    def brokers(self, call: Call) -> dict[str, Any]:
+        return {"items": [self._broker(image) for _, image in sorted(self.metadata.brokers.items())]}
+
+    @route(
+        "GET",
+        "/api/v1/brokers/{broker}",
+        "One live broker",
+        answer=BROKER,
+        parameters={"broker": BROKER_ID},
+        errors=(HTTPStatus.NOT_FOUND,),
+    )
+    def broker(self, call: Call) -> dict[str, Any]:
+        image = self.metadata.brokers.get(call.path["broker"])
+        if image is None:
+            raise Refused(HTTPStatus.NOT_FOUND, f"There is no live broker {call.path['broker']}.")
+        return self._broker(image)
+
+    def _broker(self, image: BrokerImage) -> dict[str, Any]:
+        return {
+            "id": image.broker_id,
+            "rack": image.rack,
+            "epoch": image.epoch,
+            "controller": image.broker_id == self.metadata.controller_id,
+            "endpoints": {
+                name: {"protocol": endpoint.protocol, "host": endpoint.host, "port": endpoint.port}
+                for name, endpoint in image.endpoints.items()
+            },
+        }
