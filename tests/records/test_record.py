@@ -168,6 +168,14 @@ class HostileTests(SynchronousTestCase):
         first[5] += 2
         self.assert_malformed(bytes(first) + encode_record(0, 1, None, b"value"), 2, 1)
 
+    def test_a_record_that_is_longer_than_its_fields(self) -> None:
+        """A length that is wrong is malformed even where the next record would fit on."""
+        first = bytearray(encode_record(0, 0, None, b"value"))
+        first[0] -= 2
+        self.assert_malformed(bytes(first) + encode_record(0, 1, None, b"value"), 2, 1)
+        first[0] += 4
+        self.assert_malformed(bytes(first) + encode_record(0, 1, None, b"value"), 2, 1)
+
     def test_offsets(self) -> None:
         """Offsets that do not rise, are negative, or pass the batch's last."""
         for deltas in ((0, 0), (1, 0), (-1, 0), (0, 2), (0, -200), (0, 2**31 - 1)):
