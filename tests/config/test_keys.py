@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import attrs
 from twisted.trial.unittest import SynchronousTestCase
 
+import logbus
 from logbus.config import TopicConfig, keys
 from logbus.config.key import Dynamic, Key, Scope
 from logbus.config.keys.foreign import FOREIGN_BROKER_KEYS, FOREIGN_TOPIC_KEYS
@@ -22,6 +25,8 @@ from logbus.config.table import (
     unknown_topic_key,
 )
 from logbus.errors import ConfigError
+
+SEARCHED = [str(Path(logbus.__file__).parent.parent), *filter(None, sys.path)]
 
 KAFKAS_FILE = """
 broker.id num.network.threads num.io.threads socket.send.buffer.bytes socket.receive.buffer.bytes
@@ -121,7 +126,11 @@ class DeclarationTests(SynchronousTestCase):
     def test_import_needs_nothing_heavy(self) -> None:
         """Importing the configuration imports neither Twisted nor asyncio."""
         script = "import sys, logbus.config.describe; print([m for m in sys.modules if m in ('twisted', 'asyncio')])"
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        # A runner may have changed the directory since this module was found.
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in SEARCHED)}
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment
+        )
         self.assertEqual(done.stdout.strip(), "[]")
 
 
