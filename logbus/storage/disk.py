@@ -136,7 +136,7 @@ class File:
 
 
 @implementer(IDisk)
-@define
+@define(eq=False)
 class Disk:
     """
     A log directory.

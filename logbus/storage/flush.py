@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from attrs import define, field
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail, gatherResults, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from logbus.errors import ApiError, StorageError
+from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.storage import names
 from logbus.storage.istorage import IDisk, IFile, Lane
 from logbus.storage.segment import Segment
@@ -45,6 +45,7 @@ class GroupCommit:
     _running: bool = field(default=False, init=False)
     _wanted: bool = field(default=False, init=False)
     _waiters: list[Deferred[None]] = field(factory=list, init=False)
+    _closed: list[Deferred[None]] | None = field(default=None, init=False)
 
     def wait(self) -> Deferred[None]:
         """Fires when all that is there now is committed. Cancelling it gives up the wait, not the commit."""
@@ -56,8 +57,24 @@ class GroupCommit:
     def request(self) -> None:
         """Have all that is there now committed; nobody waits."""
         self._wanted = True
-        if not self._running:
+        if self._closed is not None:
+            self._refuse()
+        elif not self._running:
             self._start()
+
+    def close(self) -> Deferred[None]:
+        """Begin no more commits; fires when none runs. Who waits for another is refused."""
+        closed: Deferred[None] = Deferred()
+        self._closed = [closed]
+        if self._running:
+            return closed
+        self._refuse()
+        return succeed(None)
+
+    def _refuse(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter.errback(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the log was closed before it was synced"))
 
     def _start(self) -> None:
         self._wanted = False
@@ -66,18 +83,25 @@ class GroupCommit:
         self._commit().addCallbacks(self._done, self._failed, callbackArgs=(waiters,), errbackArgs=(waiters,))
 
     def _done(self, _: object, waiters: list[Deferred[None]]) -> None:
-        self._running = False
-        if self._wanted:
-            # Before the waiters are told: they may ask for more.
-            self._start()
+        self._ended()
         for waiter in waiters:
             waiter.callback(None)
 
-    def _failed(self, failure: Failure, waiters: list[Deferred[None]]) -> None:
+    def _ended(self) -> None:
         self._running = False
+        if self._closed is not None:
+            self._refuse()
+            for closed in self._closed:
+                closed.callback(None)
+        elif self._wanted:
+            # Before the waiters are told: they may ask for more.
+            self._start()
+
+    def _failed(self, failure: Failure, waiters: list[Deferred[None]]) -> None:
         waiters += self._waiters
         self._waiters = []
         self._wanted = False
+        self._ended()
         for waiter in waiters:
             waiter.errback(failure)
 
@@ -96,7 +120,8 @@ def sync_all(
 
 def take_snapshot(disk: IDisk, path: str, data: bytes, superseded: Sequence[str]) -> None:
     """Runs in a lane: a snapshot first, then the removal of those that it replaces."""
-    disk.replace(path, data)
+    # Not synced: one that a crash tears is told by its CRC, and an older one is used.
+    disk.replace(path, data, False)
     for old in superseded:
         disk.unlink(old)
 
@@ -129,15 +154,30 @@ class Durability:
     def _background_group(self) -> GroupCommit:
         return GroupCommit(self._write_back)
 
+    def resume(self) -> None:
+        """Take note of what the log has behind its synced end when it is opened."""
+        log = self.log
+        ends = [*(segment.base_offset for segment in log.segments[1:]), log.log_end_offset]
+        self.dirty = [s for s, end in zip(log.segments, ends, strict=True) if end > log.flushed_end_offset]
+        self.unindexed = [segment for segment in self.dirty if segment is not log.segments[-1]]
+        for segment in self.dirty:
+            segment.log.pinned = True
+
     def wrote(self, segment: Segment, size: int) -> None:
         """Take note of ``size`` bytes at the end of ``segment``."""
         dirty = self.dirty
         if not dirty or dirty[-1] is not segment:
-            dirty.append(segment)
-            segment.log.pinned = True
+            self._first_write(segment)
         self._bytes += size
         if self._bytes >= self.log.settings.write_back_bytes:
             self.write_back()
+
+    def _first_write(self, segment: Segment) -> None:
+        clean = not self.dirty
+        self.dirty.append(segment)
+        segment.log.pinned = True
+        if clean:
+            self.log.owner.dirtied(self.log)
 
     def rolled(self, segment: Segment) -> None:
         """``segment`` was sealed, and a new one created."""
@@ -198,23 +238,21 @@ class Durability:
             self.names_changed = False
         try:
             files = [segment.log.get() for segment, _ in covered]
-        except (ApiError, StorageError):
-            failed: Deferred[None] = Deferred()
-            failed.errback()
-            return failed
+        except (ApiError, StorageError) as error:
+            return fail(error)
 
         def done(_: object) -> None:
             if generation == self._generation:
                 self._settled(covered)
                 log.flushed_end_offset = max(log.flushed_end_offset, target)
 
-        def failed_(failure: Failure) -> Failure:
+        def failed(failure: Failure) -> Failure:
             # An ApiError (no space for a small file) leaves the directory in use: the next commit tries them again.
             epochs.saved = epochs.saved and saved
             self.names_changed = self.names_changed or bool(directories)
             return failure
 
-        return log.disk.submit(lane, sync_all, log.disk, replaced, files, directories).addCallbacks(done, failed_)
+        return log.disk.submit(lane, sync_all, log.disk, replaced, files, directories).addCallbacks(done, failed)
 
     def _settled(self, covered: list[tuple[Segment, int]]) -> None:
         for segment, size in covered:
@@ -270,5 +308,9 @@ class Durability:
         return snapshot_path(log.directory, offset), [snapshot_path(log.directory, old) for old in superseded]
 
     def write_back_and_wait(self) -> Deferred[None]:
-        """Write back what there is; fires when it is done, also when it failed: see the disk for that."""
+        """Write back what there is now; fires when it is done, also when it failed: the disk knows of that."""
         return self._background.wait()
+
+    def close(self) -> Deferred[None]:
+        """Begin no more syncs; fires when none runs."""
+        return gatherResults([self._group.close(), self._background.close()]).addCallback(lambda _: None)

@@ -23,7 +23,7 @@ from twisted.logger import Logger
 
 from logbus.config.topic import TopicConfig
 from logbus.errors import ApiError, DecodeError, ErrorCode
-from logbus.model import OffsetAndEpoch, TimestampOffset, TopicPartition
+from logbus.model import NO_EPOCH, OffsetAndEpoch, TimestampOffset, TopicPartition
 from logbus.records.batch import (
     PREFIX_SIZE,
     BatchHeader,
@@ -86,7 +86,10 @@ class LogOwner(Protocol):
     """What a log tells the one who keeps it."""
 
     def touched(self, log: Log) -> None:
-        """The log was written to for the first time since ``log.touched`` was last set to False."""
+        """The log was written to for the first time since ``log.is_touched`` was last set to False."""
+
+    def dirtied(self, log: Log) -> None:
+        """Something of the log is not synced, after everything was."""
 
     def written_back(self, log: Log) -> None:
         """The log's recovery point moved far enough to be put down."""
@@ -100,6 +103,9 @@ class Alone:
 
     def touched(self, log: Log) -> None:
         """Nobody keeps count."""
+
+    def dirtied(self, log: Log) -> None:
+        """Nobody is in a hurry."""
 
     def written_back(self, log: Log) -> None:
         """Nobody puts down recovery points."""
@@ -123,6 +129,10 @@ class Log:
     :ivar log_end_offset: the offset of the next record.
     :ivar flushed_end_offset: everything below is on stable storage.
     :ivar high_watermark: everything below is committed; set by the partition. Retention stays below it.
+    :ivar leader_epoch: in which this replica leads or led, −1 if it never did.
+    :ivar is_closed: no appends any more.
+    :ivar is_touched: written to since the owner looked.
+    :ivar has_producers: False if it is known that no idempotent producer ever wrote.
     :ivar checkpointed_recovery_point: the recovery point that is on disk.
     """
 
@@ -142,6 +152,8 @@ class Log:
     flushed_end_offset: int = field(default=0, init=False)
     high_watermark: int = field(default=0, init=False)
     checkpointed_recovery_point: int = field(default=0, init=False)
+    leader_epoch: int = field(default=NO_EPOCH, init=False)
+    is_closed: bool = field(default=False, init=False)
     is_touched: bool = field(default=False, init=False)
     has_producers: bool = field(default=True, init=False)
     _epochs: EpochHistory | None = field(default=None, init=False)
@@ -182,8 +194,11 @@ class Log:
         """What is not on stable storage yet. Asking for it makes the log one that can be written to."""
         durability = self._durability
         if durability is None:
+            if self.is_closed:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.partition} was closed or deleted")
             self.segments[-1].activate()
             durability = self._durability = Durability(self)
+            durability.resume()
         return durability
 
     @property
@@ -226,10 +241,20 @@ class Log:
         """Bytes of all segments."""
         return sum(segment.size for segment in self.segments)
 
-    @property
-    def last_stable_offset(self) -> int:
-        """Where readers of committed transactions stop."""
-        return self.high_watermark
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Where readers of committed transactions stop: no transaction is tracked, so at the high watermark."""
+        return high_watermark
+
+    def configure(self, config: TopicConfig) -> None:
+        """Swap the topic's settings; what is compared with them next sees the new ones."""
+        self.config = config
+
+    def become_leader(self, leader_epoch: int) -> None:
+        """
+        This replica leads in ``leader_epoch``, from the log's end on. Costs nothing: the epoch goes into the history
+        with its first batch.
+        """
+        self.leader_epoch = leader_epoch
 
     @property
     def recovery_point(self) -> int:
@@ -444,13 +469,26 @@ class Log:
         """The first record with the largest timestamp; None in an empty log (KIP-734)."""
         return lookup.max_timestamp_offset(self)
 
-    def offsets_before(self, timestamp: int, max_offsets: int) -> list[int]:
-        """Where segments begin, last modified at or before ``timestamp``, latest first (ListOffsets 0)."""
-        return lookup.offsets_before(self, timestamp, max_offsets)
+    def offsets_before(self, timestamp: int, max_offsets: int, bound: int | None = None) -> list[int]:
+        """
+        Where segments begin that were last modified at or before ``timestamp``, latest first (ListOffsets 0).
+
+        :param bound: stands in for every offset above it: what readers may see ends there.
+        """
+        return lookup.offsets_before(self, timestamp, max_offsets, bound)
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """Where the records of a leader epoch end; see :meth:`EpochHistory.end_offset_for`."""
+        """
+        Where the records of a leader epoch end; see :meth:`EpochHistory.end_offset_for`. The epoch this replica leads
+        in is known even before its first batch.
+        """
+        if epoch == self.leader_epoch and epoch > self.epochs.latest:
+            return OffsetAndEpoch(self.log_end_offset, epoch)
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch of the record at ``offset``, −1 if it is not known."""
+        return self.epochs.epoch_at(offset)
 
     # -- Getting shorter
 
@@ -571,7 +609,17 @@ class Log:
             return succeed(None)
         return self.durability.flush()
 
-    def close_files(self) -> None:
-        """Close all files; what is not synced stays so."""
-        for segment in self.segments:
-            segment.close()
+    def close(self) -> Deferred[None]:
+        """
+        Take no more appends and flushes; fires when none runs. Files are closed, what is not synced stays so.
+
+        Closing for a clean stop writes back first: see :meth:`Durability.write_back_and_wait`.
+        """
+
+        def close_files(_: object) -> None:
+            for segment in self.segments:
+                segment.close()
+
+        self.is_closed = True
+        durability, self._durability = self._durability, None
+        return (durability.close() if durability is not None else succeed(None)).addCallback(close_files)

@@ -65,12 +65,13 @@ def _in_batch(
     return None
 
 
-def offsets_before(log: Log, timestamp: int, max_offsets: int) -> list[int]:
+def offsets_before(log: Log, timestamp: int, max_offsets: int, bound: int | None = None) -> list[int]:
     """
     Offsets at which segments begin, as ``getOffsetsBefore`` of old answered: those of segments last modified at or
     before ``timestamp``, latest first; and before them the log's end, if that, too, is that old.
 
     :param timestamp: ms since 1970; −1 all, −2 the earliest only.
+    :param bound: stands in for all offsets above it, once.
     """
     points = [(max(segment.base_offset, log.log_start_offset), segment.modified_ms()) for segment in log.segments]
     if log.segments[-1].size:
@@ -80,5 +81,7 @@ def offsets_before(log: Log, timestamp: int, max_offsets: int) -> list[int]:
     elif timestamp != LATEST:
         while points and points[-1][1] > timestamp:
             points.pop()
-    offsets = [offset for offset, _ in reversed(points)]
-    return offsets[: max(0, max_offsets)]
+    offsets = [offset for offset, _ in reversed(points)][: max(0, max_offsets)]
+    if bound is not None and offsets and offsets[0] > bound:
+        return [bound, *(offset for offset in offsets if offset < bound)]
+    return offsets

@@ -123,9 +123,9 @@ class Segment:
         self.indexed_size = 0
 
     def activate(self) -> None:
-        """
-        Make an existing segment ready for appends: its indexes are loaded, or rebuilt if they are damaged.
-        """
+        """Make an existing segment ready for appends: its indexes are loaded, or rebuilt if they are damaged."""
+        if self._recent_floor != _NEVER:
+            return
         offsets, times = self._index_files()
         try:
             offsets.load(self.size)
@@ -169,15 +169,68 @@ class Segment:
         return self._times
 
     def _open_indexes(self) -> None:
-        offsets, times = self._index_files()
         try:
-            offsets.open(self.size)
-            times.open()
+            self.open_indexes()
         except IndexCorrupt as problem:
             self.rebuild(str(problem))
             self.seal()
+
+    def open_indexes(self) -> None:
+        """
+        Open the index files, without loading them.
+
+        :raises IndexCorrupt: one is missing or damaged.
+        """
+        offsets, times = self._index_files()
+        offsets.open(self.size)
+        times.open()
+        self._offsets, self._times = offsets, times
+
+    def begin_scan(self, offset: int) -> tuple[int, int]:
+        """
+        Make the segment active, for batches that are in the file already: :meth:`index` must be told of each from
+        the position returned on. What the indexes say beyond it is dropped.
+
+        :param offset: the position returned is that of the batch which has it, or an earlier one's.
+        :returns: the position, and the least offset that can be there.
+        """
+        offsets, times = self._index_files()
+        try:
+            offsets.load(self.size)
+            times.open()
+            times.check()
+            relative, position = self._trusted_entry(offsets, offset)
+        except IndexCorrupt as problem:
+            if self.size:
+                self._log.info("{path}: index rebuilt: {problem}", path=self.log.path, problem=problem)
+            self.begin_rebuild()
+            relative, position = -1, 0
         else:
             self._offsets, self._times = offsets, times
+            self.indexed_size = position
+            offsets.cut_position(position + 1)
+            times.cut(relative)
+            self.max_timestamp, last = times.last or (-1, -1 - self.base_offset)
+            self.max_timestamp_offset = self.base_offset + last
+        if relative < 0:
+            position = 0
+        elif position and self.first_timestamp < 0:
+            self.first_timestamp = next(self.batches(0))[1].max_timestamp
+        self._start_recent(self.base_offset if position == 0 else self.base_offset + relative)
+        return position, self.base_offset
+
+    def _trusted_entry(self, offsets: OffsetIndex, offset: int) -> tuple[int, int]:
+        """The entry to begin at for ``offset``, if the batch there is the one the entry speaks of."""
+        relative, position = offsets.floor(offset - self.base_offset)
+        if relative >= 0:
+            problem = IndexCorrupt(f"entry ({relative}, {position}) does not fit the batch there")
+            try:
+                _, header = next(self.batches(position))
+            except StorageError:
+                raise problem from None
+            if header.last_offset - self.base_offset != relative:
+                raise problem
+        return relative, position
 
     def rebuild(self, problem: str, interval: int = 4096) -> None:
         """
@@ -242,11 +295,14 @@ class Segment:
 
     def index(self, header: BatchHeader, position: int, interval: int) -> None:
         """Take note of a batch that is in the file already: as :meth:`appended`, without growing the segment."""
+        last_offset = header.base_offset + header.last_offset_delta
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp = header.max_timestamp
-            self.max_timestamp_offset = header.last_offset
+            self.max_timestamp_offset = last_offset
+        if self._recent_floor != _NEVER:
+            self._remember(last_offset, position)
         if position - self.indexed_size > interval:
-            self._index_entry(header.last_offset, position)
+            self._index_entry(last_offset, position)
         elif not position:
             self.first_timestamp = header.max_timestamp
 
@@ -363,9 +419,11 @@ class Segment:
 
     def _repair(self, problem: str) -> None:
         """The index is well formed but wrong."""
-        active = self._recent_floor != _NEVER
-        self.rebuild(problem)
-        if not active:
+        if self._recent_floor != _NEVER:
+            self._start_recent(self.base_offset)
+            self.rebuild(problem)
+        else:
+            self.rebuild(problem)
             self.seal()
 
     def slice(self, start: int, max_bytes: int, bound: int | None, min_one_batch: bool) -> FileSlice | None:

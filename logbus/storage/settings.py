@@ -11,8 +11,9 @@ class StorageSettings:
     Kafka's broker keys that concern storage, times in ms.
 
     :ivar retention_check_interval_ms: ``log.retention.check.interval.ms``.
-    :ivar recovery_checkpoint_interval_ms: ``log.flush.offset.checkpoint.interval.ms``.
-    :ivar start_offset_checkpoint_interval_ms: ``log.flush.start.offset.checkpoint.interval.ms``.
+    :ivar recovery_checkpoint_interval_ms: ``log.flush.offset.checkpoint.interval.ms``; start
+        offsets are put down with them.
+    :ivar high_watermark_checkpoint_interval_ms: ``replica.high.watermark.checkpoint.interval.ms``.
     :ivar producer_id_expiration_ms: ``producer.id.expiration.ms``.
     :ivar producer_id_check_interval_ms: ``producer.id.expiration.check.interval.ms``.
     :ivar write_back_bytes: unsynced bytes of a log after which it is synced in the background, so that recovery has
@@ -23,7 +24,7 @@ class StorageSettings:
 
     retention_check_interval_ms: int = 300_000
     recovery_checkpoint_interval_ms: int = 60_000
-    start_offset_checkpoint_interval_ms: int = 60_000
+    high_watermark_checkpoint_interval_ms: int = 5_000
     producer_id_expiration_ms: int = 86_400_000
     producer_id_check_interval_ms: int = 600_000
     write_back_bytes: int = 64 * 1024 * 1024

@@ -1,0 +1,270 @@
+"""
+One log directory: its lock, its checkpoints, and the logs in it as it is opened and closed.
+
+After a clean stop a marker lists every log with its segments, so that none of them is looked into before it is used:
+10,000 logs are back in a fraction of a second. The marker is believed log by log, if names and sizes on disk still are
+what it says, and it is removed before anything is written.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from logbus.errors import ApiError, ConfigError, StorageError
+from logbus.model import TopicPartition
+from logbus.storage import checkpoints, names
+from logbus.storage.checkpoints import Meta
+from logbus.storage.istorage import IDisk, Lane
+from logbus.storage.log import Log
+from logbus.storage.recovery import Progress, recover
+from logbus.storage.segment import Segment
+
+_CHECKED_AT_ONCE = 200
+"""Logs opened by the marker before the reactor gets a turn."""
+
+
+@define(eq=False)
+class LogDirectory:
+    """
+    One log directory.
+
+    :ivar logs: the logs in it, by partition.
+    :ivar meta: whose it is, as far as ``meta.properties`` says.
+    """
+
+    disk: IDisk
+    _new_log: Callable[[TopicPartition, IDisk, str], Log]
+    _seconds: Callable[[], float]
+    logs: dict[TopicPartition, Log] = field(factory=dict, init=False)
+    leftovers: list[str] = field(factory=list, init=False)
+    meta: Meta | None = field(default=None, init=False)
+    _starts: dict[TopicPartition, int] = field(factory=dict, init=False)
+    _log = Logger()
+
+    @property
+    def is_online(self) -> bool:
+        """Whether the directory works."""
+        return self.disk.failure is None
+
+    # -- Opening
+
+    def lock(self) -> None:
+        """
+        Take the directory, after a look whether it is one of ours. Nothing on disk changes if it is not.
+
+        :raises ConfigError: another broker holds it, or it is another program's, or of a newer format.
+        """
+        found = self.disk.names("")
+        if checkpoints.META_PROPERTIES in found:
+            self.meta = Meta.decode(self.disk.read(checkpoints.META_PROPERTIES), self.disk.root)
+        self.disk.lock()
+
+    async def open(self) -> None:
+        """
+        Open all logs: by the marker of a clean stop, or by recovery.
+
+        :raises StorageError: the disk failed, and is offline.
+        """
+        marker = await self._take_marker()
+        recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
+        start_offsets = self._starts = self._read_offsets(checkpoints.LOG_START_OFFSETS)
+        high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
+        progress = Progress(self._seconds)
+        count = recovered = 0
+        for name in self.disk.names(""):
+            if name.endswith(names.DELETE_SUFFIX):
+                self.leftovers.append(name)
+                continue
+            partition = names.partition_of(name)
+            if partition is None:
+                continue
+            log = self._new_log(partition, self.disk, name)
+            entry = marker.get(name)
+            recovery_point = recovery_points.get(partition, 0)
+            if entry is None or not self._restore(log, entry):
+                recovered += 1
+                log.topic_id = self._topic_id(name)
+                await recover(log, recovery_point, start_offsets.get(partition, 0), progress)
+            log.checkpointed_recovery_point = recovery_point
+            log.high_watermark = max(log.log_start_offset, min(high_watermarks.get(partition, 0), log.log_end_offset))
+            self.logs[partition] = log
+            count += 1
+            if count % _CHECKED_AT_ONCE == 0:
+                await self.disk.submit(Lane.READ, self.disk.exists, name)
+        self._log.info(
+            "{root}: {count} logs opened, {recovered} of them recovered by scanning {scanned} bytes",
+            root=self.disk.root, count=count, recovered=recovered, scanned=progress.scanned,
+        )  # fmt: skip
+
+    async def _take_marker(self) -> dict[str, Any]:
+        """The marker's entries; the marker itself is gone for good when this returns."""
+        try:
+            data = self.disk.read(checkpoints.CLEAN_SHUTDOWN)
+        except FileNotFoundError:
+            return {}
+        await self.disk.submit(Lane.BACKGROUND, _remove_for_good, self.disk, checkpoints.CLEAN_SHUTDOWN)
+        try:
+            return checkpoints.decode_marker(data)
+        except (ValueError, KeyError, TypeError) as problem:
+            self._log.warn("{root}: marker of a clean stop ignored: {problem}", root=self.disk.root, problem=problem)
+            return {}
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return checkpoints.decode_offsets(self.disk.read(name))
+        except FileNotFoundError:
+            return {}
+        except ValueError as problem:
+            self._log.error("{root}/{name} is damaged, and ignored: {problem}", root=self.disk.root, name=name,
+                            problem=problem)  # fmt: skip
+            return {}
+
+    def _topic_id(self, directory: str) -> uuid.UUID | None:
+        path = f"{directory}/{names.PARTITION_METADATA}"
+        try:
+            return checkpoints.decode_partition_metadata(self.disk.read(path))
+        except FileNotFoundError:
+            return None
+        except ValueError as problem:
+            self._log.warn("{root}/{path} is ignored: {problem}", root=self.disk.root, path=path, problem=problem)
+            return None
+
+    def _restore(self, log: Log, entry: dict[str, Any]) -> bool:
+        """Open a log as the marker describes it; False if the disk says otherwise."""
+        disk, directory = self.disk, log.directory
+        if disk.modified_ns(directory) != entry["modified"]:
+            return False
+        segments = []
+        for base, size, created, first, latest, latest_offset in entry["segments"]:
+            segment = Segment(disk, log.files, directory, base, created)
+            try:
+                if disk.size(segment.log.path) != size:
+                    return False
+            except FileNotFoundError:
+                return False
+            segment.size = size
+            segment.first_timestamp = first
+            segment.max_timestamp, segment.max_timestamp_offset = latest, latest_offset
+            segments.append(segment)
+        log.topic_id = uuid.UUID(entry["id"]) if entry["id"] else None
+        log.has_producers = entry["producers"]
+        log.restored(tuple(segments), entry["start"], entry["end"], entry["end"])
+        return True
+
+    # -- Checkpoints
+
+    def checkpoint_recovery_points(self) -> Deferred[None]:
+        """Put down from where on each log must be scanned after a crash."""
+        points = {partition: log.recovery_point for partition, log in self.logs.items()}
+
+        def done(_: None) -> None:
+            for partition, point in points.items():
+                log = self.logs.get(partition)
+                if log is not None:
+                    log.checkpointed_recovery_point = point
+
+        # Until the new content is there for sure, the larger of both may be what a crash leaves.
+        for partition, point in points.items():
+            log = self.logs[partition]
+            log.checkpointed_recovery_point = max(log.checkpointed_recovery_point, point)
+        return self._write_offsets(checkpoints.RECOVERY_POINTS, points).addCallback(done)
+
+    def _start_offsets(self) -> dict[TopicPartition, int]:
+        """Where logs begin, if that is not where their first segments do."""
+        return {
+            partition: log.log_start_offset
+            for partition, log in self.logs.items()
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+
+    def starts_moved(self) -> bool:
+        """Whether the start offsets on disk are out of date."""
+        return self._start_offsets() != self._starts
+
+    def checkpoint_start_offsets(self) -> Deferred[None]:
+        """Put down where each log begins."""
+        self._starts = self._start_offsets()
+        return self._write_offsets(checkpoints.LOG_START_OFFSETS, self._starts)
+
+    def checkpoint_high_watermarks(self) -> Deferred[None]:
+        """Put down what each log has committed."""
+        marks = {partition: log.high_watermark for partition, log in self.logs.items()}
+        return self._write_offsets(checkpoints.HIGH_WATERMARKS, marks)
+
+    def _write_offsets(self, name: str, offsets: dict[TopicPartition, int]) -> Deferred[None]:
+        data = checkpoints.encode_offsets(offsets)
+        return self.disk.submit(Lane.BACKGROUND, self.disk.replace, name, data)
+
+    def claim(self, meta: Meta) -> Deferred[None]:
+        """
+        Make sure that the directory is this broker's, and write that down if it is new.
+
+        :raises ConfigError: (as a failure) it is another broker's, or of another cluster.
+        """
+        return Deferred.fromCoroutine(self._claim(meta))
+
+    async def _claim(self, meta: Meta) -> None:
+        if self.meta is None:
+            await self.disk.submit(Lane.BACKGROUND, self.disk.replace, checkpoints.META_PROPERTIES, meta.encode())
+            self.meta = meta
+        elif self.meta != meta:
+            raise ConfigError(
+                f"{self.disk.root} belongs to broker {self.meta.broker_id} of cluster {self.meta.cluster_id}, not to "
+                f"broker {meta.broker_id} of cluster {meta.cluster_id}: set broker.id and log.dirs to what belongs "
+                "together"
+            )
+
+    # -- Closing
+
+    async def close(self) -> None:
+        """Sync everything, and leave the marker, if the disk works; let go of the directory in any case."""
+        try:
+            if self.is_online:
+                await self._close_logs()
+        except (ApiError, StorageError) as error:
+            self._log.error("{root} was not closed cleanly: {error}", root=self.disk.root, error=error)
+        finally:
+            for log in self.logs.values():
+                await log.close()
+            await self.disk.close()
+
+    async def _close_logs(self) -> None:
+        entries = {}
+        for log in self.logs.values():
+            if log.is_active or log.flushed_end_offset < log.log_end_offset:
+                await log.durability.write_back_and_wait()
+                log.segments[-1].seal()
+                await log.close()
+            if log.flushed_end_offset == log.log_end_offset:
+                entries[log.directory] = self._entry(log)
+        await self.checkpoint_recovery_points()
+        await self.checkpoint_start_offsets()
+        await self.checkpoint_high_watermarks()
+        marker = checkpoints.encode_marker(entries)
+        await self.disk.submit(Lane.BACKGROUND, self.disk.replace, checkpoints.CLEAN_SHUTDOWN, marker)
+
+    def _entry(self, log: Log) -> dict[str, Any]:
+        producers = log.producers_in_memory
+        return {
+            "id": log.topic_id.hex if log.topic_id else None,
+            "start": log.log_start_offset,
+            "end": log.log_end_offset,
+            "producers": log.has_producers if producers is None else len(producers) > 0,
+            "modified": self.disk.modified_ns(log.directory),
+            "segments": [
+                [s.base_offset, s.size, s.created_ms, s.first_timestamp, s.max_timestamp, s.max_timestamp_offset]
+                for s in log.segments
+            ],
+        }
+
+
+def _remove_for_good(disk: IDisk, path: str) -> None:
+    """Runs in a lane."""
+    disk.unlink(path)
+    disk.sync_directory("")

@@ -1,0 +1,227 @@
+"""
+What must be done to logs from time to time, on one timer for all of them.
+
+Idle logs cost nothing but a glance at each retention check: everything else is asked for by a log when it is written
+to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.errors import ApiError, StorageError
+from logbus.storage.directory import LogDirectory
+from logbus.storage.istorage import IDeletePolicy, IDisk, Lane
+from logbus.storage.log import Log
+from logbus.storage.settings import StorageSettings
+from logbus.timers import Timers
+
+_A_TURN = 500
+"""Logs looked at before the reactor gets a turn."""
+_SOON_MS = 1000
+"""How long recovery points wait to be put down together."""
+_NEVER = 2**62
+
+
+@define(eq=False)
+class Housekeeping:
+    """
+    Retention, checkpoints, expiry of producers, flushes by time, delayed deletion; the owner of managed logs.
+    """
+
+    _directories: Sequence[LogDirectory]
+    _clock: IReactorTime
+    _wall_clock: Callable[[], float]
+    settings: StorageSettings = field(kw_only=True)
+    _policy: IDeletePolicy = field(kw_only=True)
+    _high_watermark_of: Callable[[Log], int] = field(kw_only=True)
+    _timers: Timers = field(init=False)
+    _touched: set[Log] = field(factory=set, init=False)
+    _points_due: set[IDisk] = field(factory=set, init=False)
+    _believed_ms: float = field(init=False)
+    _believed_at: float = field(init=False)
+    _stepped: bool = field(default=False, init=False)
+    _running: bool = field(default=False, init=False)
+    _log = Logger()
+
+    @_timers.default
+    def _one_timer(self) -> Timers:
+        return Timers(self._clock)
+
+    @_believed_ms.default
+    def _wall_ms(self) -> float:
+        return self._wall_clock() * 1000
+
+    @_believed_at.default
+    def _now(self) -> float:
+        return self._clock.seconds()
+
+    def start(self) -> None:
+        """Begin the periodic work."""
+        self._running = True
+        settings = self.settings
+        self._every(settings.retention_check_interval_ms, self.check_retention)
+        self._every(settings.recovery_checkpoint_interval_ms, self.checkpoint)
+        self._every(settings.high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks)
+        self._every(settings.producer_id_check_interval_ms, self.expire_producers)
+
+    def stop(self) -> None:
+        """End it. What was to be removed later is removed at the next start."""
+        self._running = False
+        self._timers.close()
+
+    def _every(self, interval_ms: int, work: Callable[[], None]) -> None:
+        def turn() -> None:
+            try:
+                work()
+            finally:
+                self._timers.call_later(interval_ms / 1000, turn)
+
+        self._timers.call_later(interval_ms / 1000, turn)
+
+    # -- What logs tell
+
+    def touched(self, log: Log) -> None:
+        """A log was written to: its high watermark will move."""
+        self._touched.add(log)
+
+    def dirtied(self, log: Log) -> None:
+        """Flush the log in ``flush.ms``, if its topic asks for that."""
+        flush_ms = log.config.flush_ms
+        if flush_ms < _NEVER:
+            self._timers.call_later(flush_ms / 1000, lambda: self._flush(log))
+
+    def _flush(self, log: Log) -> None:
+        if log.is_active and log.flushed_end_offset < log.log_end_offset:
+            log.durability.request()
+
+    def written_back(self, log: Log) -> None:
+        """Put down its recovery point soon, with those of others."""
+        if not self._points_due:
+            self._timers.call_later(_SOON_MS / 1000, self._put_down_points)
+        self._points_due.add(log.disk)
+
+    def _put_down_points(self) -> None:
+        due = self._points_due
+        self._points_due = set()
+        for directory in self._directories:
+            if directory.disk in due and directory.is_online:
+                self._watch(directory.checkpoint_recovery_points(), "recovery points")
+
+    def remove_later(self, log: Log, paths: list[str]) -> None:
+        """Remove files after ``file.delete.delay.ms``."""
+        self._timers.call_later(log.config.file_delete_delay_ms / 1000, lambda: self._remove(log.disk, paths))
+
+    def _remove(self, disk: IDisk, paths: list[str]) -> None:
+        for path in paths:
+            if disk.failure is None:
+                self._watch(disk.submit(Lane.BACKGROUND, disk.unlink, path), "deletion")
+
+    def remove_trees_later(self, disk: IDisk, paths: list[str], delay_ms: int) -> None:
+        """Remove whole directories after a while."""
+        self._timers.call_later(delay_ms / 1000, lambda: self.remove_trees(disk, paths))
+
+    def remove_trees(self, disk: IDisk, paths: list[str]) -> None:
+        """Remove whole directories in the background."""
+        for path in paths:
+            if disk.failure is None:
+                self._watch(disk.submit(Lane.BACKGROUND, disk.remove_tree, path), "deletion")
+
+    # -- What is done from time to time
+
+    def checkpoint(self) -> None:
+        """Put down recovery points and start offsets, where logs were written to."""
+        for directory in self._directories:
+            if directory.is_online and any(
+                log.recovery_point != log.checkpointed_recovery_point for log in directory.logs.values()
+            ):
+                self._watch(directory.checkpoint_recovery_points(), "recovery points")
+            if directory.is_online and directory.starts_moved():
+                self._watch(directory.checkpoint_start_offsets(), "start offsets")
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Put down high watermarks, where logs were written to."""
+        if not self._touched:
+            return
+        touched, self._touched = self._touched, set()
+        disks = set()
+        for log in touched:
+            disks.add(log.disk)
+            log.high_watermark = self._high_watermark_of(log)
+            if log.high_watermark < log.log_end_offset:
+                # It has still to move.
+                self._touched.add(log)
+            else:
+                log.is_touched = False
+        for directory in self._directories:
+            if directory.disk in disks and directory.is_online:
+                self._watch(directory.checkpoint_high_watermarks(), "high watermarks")
+
+    def check_retention(self) -> None:
+        """Delete what the policy lets go, a number of logs a turn."""
+        now_ms = self._steady_now_ms()
+        logs = [log for directory in self._directories if directory.is_online for log in directory.logs.values()]
+        turns = iter(logs)
+
+        def turn() -> None:
+            part = list(islice(turns, _A_TURN))
+            for log in part:
+                self._delete_expired(log, now_ms)
+            if part and self._running:
+                self._timers.call_later(0, turn)
+
+        turn()
+
+    def _delete_expired(self, log: Log, now_ms: int) -> None:
+        if log.is_closed or log.disk.failure is not None:
+            return
+        try:
+            log.high_watermark = self._high_watermark_of(log)
+            log.delete_expired(self._policy, now_ms)
+        except (ApiError, StorageError) as error:
+            self._log.warn("{log}: retention failed: {error}", log=log, error=error)
+
+    def _steady_now_ms(self) -> int:
+        """
+        The wall clock, unless it jumped ahead since the last look: then it goes on from where it was. A clock that is
+        a month ahead must not delete a month of data.
+        """
+        wall_ms, at = self._wall_clock() * 1000, self._clock.seconds()
+        expected = self._believed_ms + (at - self._believed_at) * 1000
+        if wall_ms - expected > self.settings.max_clock_step_ms:
+            if not self._stepped:
+                self._log.critical(
+                    "the clock jumped ahead by {seconds:.0f} s; retention goes by the old time until it is set right, "
+                    "or the broker is restarted",
+                    seconds=(wall_ms - expected) / 1000,
+                )
+            self._stepped = True
+            return int(expected)
+        self._stepped = False
+        self._believed_ms, self._believed_at = wall_ms, at
+        return int(wall_ms)
+
+    def expire_producers(self) -> None:
+        """Forget idempotent producers that have not written for long."""
+        before_ms = int(self._wall_clock() * 1000) - self.settings.producer_id_expiration_ms
+        for directory in self._directories:
+            for log in directory.logs.values():
+                producers = log.producers_in_memory
+                if producers is not None:
+                    producers.expire(before_ms)
+
+    def _watch(self, work: Deferred[None], what: str) -> None:
+        """Background work nobody waits for: a failed disk has said so itself, the rest is logged."""
+
+        def failed(failure: Failure) -> None:
+            if failure.check(StorageError) is None:
+                self._log.failure("{what} failed", failure, what=what)
+
+        work.addErrback(failed)

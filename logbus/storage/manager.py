@@ -1,0 +1,343 @@
+"""
+All logs of a broker, in all its log directories.
+
+Opening, creating, deleting and closing wait for disks, and return Deferreds; a log itself is used by plain calls. A
+directory that fails goes offline with its logs, the others go on.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+from attrs import define, field
+from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.config.topic import TopicConfig
+from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
+from logbus.model import TopicPartition
+from logbus.storage import checkpoints, names
+from logbus.storage.checkpoints import Meta
+from logbus.storage.directory import LogDirectory
+from logbus.storage.files import FileCache
+from logbus.storage.housekeeping import Housekeeping
+from logbus.storage.istorage import IDeletePolicy, IDisk, Lane
+from logbus.storage.log import Log
+from logbus.storage.retention import TimeAndSize
+from logbus.storage.settings import StorageSettings
+
+
+def _nobody(partitions: Sequence[TopicPartition], reason: str) -> None:
+    """The default listener of failures."""
+
+
+def _as_it_says(log: Log) -> int:
+    """The default source of high watermarks: the log's own attribute."""
+    return log.high_watermark
+
+
+@define(eq=False)
+class LogManager:
+    """
+    The logs of a broker.
+
+    :ivar disks: one for each log directory.
+    :ivar clock: drives everything periodic.
+    :ivar wall_clock: seconds since 1970.
+    :ivar jitter: spreads the rolling of segments, and names what is deleted.
+    :ivar policy: decides what retention deletes.
+    :ivar directory_failed: told of the partitions that went offline with a directory, and why.
+    :ivar high_watermark_of: what of a log is committed; asked before retention and checkpoints.
+    """
+
+    disks: Sequence[IDisk]
+    clock: IReactorTime
+    wall_clock: Callable[[], float]
+    settings: StorageSettings = field(factory=StorageSettings, kw_only=True)
+    default_config: TopicConfig = field(factory=TopicConfig, kw_only=True)
+    jitter: random.Random = field(factory=random.Random, kw_only=True)
+    policy: IDeletePolicy = field(factory=TimeAndSize, kw_only=True)
+    directory_failed: Callable[[Sequence[TopicPartition], str], None] = field(default=_nobody, kw_only=True)
+    high_watermark_of: Callable[[Log], int] = field(default=_as_it_says, kw_only=True)
+    files: FileCache = field(init=False)
+    directories: list[LogDirectory] = field(init=False)
+    housekeeping: Housekeeping = field(init=False)
+    _creating: dict[TopicPartition, list[Deferred[Log]]] = field(factory=dict, init=False)
+    _log = Logger()
+
+    @files.default
+    def _file_cache(self) -> FileCache:
+        return FileCache(self.settings.max_open_files)
+
+    @directories.default
+    def _log_directories(self) -> list[LogDirectory]:
+        directories = []
+        for disk in self.disks:
+            directory = LogDirectory(disk, self._new_log, self.clock.seconds)
+            disk.on_failure(partial(self._failed, directory))
+            directories.append(directory)
+        return directories
+
+    @housekeeping.default
+    def _house(self) -> Housekeeping:
+        return Housekeeping(
+            self.directories,
+            self.clock,
+            self.wall_clock,
+            settings=self.settings,
+            policy=self.policy,
+            high_watermark_of=self.high_watermark_of,
+        )
+
+    def _new_log(self, partition: TopicPartition, disk: IDisk, directory: str) -> Log:
+        return Log(
+            partition,
+            disk,
+            directory,
+            config=self.default_config,
+            settings=self.settings,
+            files=self.files,
+            wall_clock=self.wall_clock,
+            jitter=self.jitter,
+            owner=self.housekeeping,
+        )
+
+    def __len__(self) -> int:
+        return sum(len(directory.logs) for directory in self.directories)
+
+    def __iter__(self) -> Iterator[Log]:
+        """Every log that is online."""
+        for directory in self.directories:
+            if directory.is_online:
+                yield from list(directory.logs.values())
+
+    def get(self, partition: TopicPartition) -> Log | None:
+        """A partition's log, if this broker has it and its directory works."""
+        for directory in self.directories:
+            log = directory.logs.get(partition)
+            if log is not None and directory.is_online:
+                return log
+        return None
+
+    # -- Start and stop
+
+    def open(self) -> Deferred[None]:
+        """
+        Lock the directories and open every log in them, recovering those not closed cleanly.
+
+        Nothing is deleted or written out of turn before :meth:`start_housekeeping`: the logs do not know their
+        topics' settings yet.
+
+        :raises ConfigError: (as a failure) a directory is locked, another program's, or two have the same partition.
+        :raises StorageError: (as a failure) no directory works.
+        """
+        return Deferred.fromCoroutine(self._open())
+
+    async def _open(self) -> None:
+        try:
+            for directory in self.directories:
+                directory.lock()
+        except ConfigError:
+            await self._let_go()
+            raise
+        opening = [Deferred.fromCoroutine(directory.open()) for directory in self.directories]
+        errors: list[StorageError] = []
+        bug: Exception | None = None
+        for opened in opening:
+            try:
+                await opened
+            except StorageError as error:
+                errors.append(error)
+            except Exception as error:
+                bug = error
+        if bug is not None or len(errors) == len(self.directories):
+            await self._let_go()
+            raise bug or StorageError("; ".join(map(str, errors)))
+        seen: dict[TopicPartition, LogDirectory] = {}
+        for directory in self.directories:
+            for partition in directory.logs if directory.is_online else ():
+                other = seen.setdefault(partition, directory)
+                if other is not directory:
+                    await self._let_go()
+                    raise ConfigError(
+                        f"{partition} is in two log directories, {other.disk.root} and {directory.disk.root}; move one "
+                        "of them away"
+                    )
+        for directory in self.directories:
+            self.housekeeping.remove_trees(directory.disk, directory.leftovers)
+
+    async def _let_go(self) -> None:
+        await gatherResults([directory.disk.close() for directory in self.directories], consumeErrors=True)
+
+    @property
+    def meta(self) -> Meta | None:
+        """Whose directories these are, as far as they know; None if all are new."""
+        return next((directory.meta for directory in self.directories if directory.meta is not None), None)
+
+    def claim(self, broker_id: int, cluster_id: str) -> Deferred[None]:
+        """
+        Write down whose directories these are, or hold it against what is written there.
+
+        :raises ConfigError: (as a failure) one is another broker's, or of another cluster.
+        """
+        return Deferred.fromCoroutine(self._claim(Meta(broker_id, cluster_id)))
+
+    async def _claim(self, meta: Meta) -> None:
+        for directory in self.directories:
+            if directory.is_online:
+                await directory.claim(meta)
+
+    def start_housekeeping(self) -> None:
+        """Begin with retention, checkpoints and expiry: the logs have their settings."""
+        self.housekeeping.start()
+
+    def close(self) -> Deferred[None]:
+        """Sync and close all logs, and leave the markers of a clean stop."""
+        return Deferred.fromCoroutine(self._close())
+
+    async def _close(self) -> None:
+        self.housekeeping.stop()
+        for log in self:
+            log.high_watermark = self.high_watermark_of(log)
+        # All are told before the first is awaited.
+        for closing in [Deferred.fromCoroutine(directory.close()) for directory in self.directories]:
+            await closing
+
+    # -- Logs come and go
+
+    def create(
+        self, partition: TopicPartition, topic_id: uuid.UUID | None = None, config: TopicConfig | None = None
+    ) -> Deferred[Log]:
+        """
+        Create a log in the directory that has the fewest, or give the one there is.
+
+        The new directory is synced with the first flush of the log.
+
+        :raises ApiError: (as a failure) INCONSISTENT_TOPIC_ID: there is a log of another topic of that name;
+            KAFKA_STORAGE_ERROR: no space; INVALID_TOPIC_EXCEPTION: the name cannot be a directory's.
+        :raises StorageError: (as a failure) no log directory works.
+        """
+        mine: Deferred[Log] = Deferred()
+        waiting = self._creating.setdefault(partition, [])
+        waiting.append(mine)
+        if len(waiting) == 1:
+            creating = Deferred.fromCoroutine(self._create(partition, topic_id, config))
+            creating.addBoth(self._created, partition)
+        return mine
+
+    def _created(self, result: Log | Failure, partition: TopicPartition) -> None:
+        for waiter in self._creating.pop(partition):
+            waiter.callback(result)
+
+    async def _create(self, partition: TopicPartition, topic_id: uuid.UUID | None, config: TopicConfig | None) -> Log:
+        log = self.get(partition)
+        if log is not None:
+            if topic_id is not None and log.topic_id != topic_id:
+                if log.topic_id is not None:
+                    raise ApiError(
+                        ErrorCode.INCONSISTENT_TOPIC_ID,
+                        f"the log of {partition} belongs to topic id {log.topic_id}, not to {topic_id}",
+                    )
+                log.topic_id = topic_id
+                await log.disk.submit(Lane.BACKGROUND, _prepare, log.disk, log.directory, topic_id)
+            return log
+        try:
+            name = names.partition_directory(partition)
+        except ValueError as problem:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(problem)) from problem
+        online = [directory for directory in self.directories if directory.is_online]
+        if not online:
+            raise StorageError("no log directory is online")
+        directory = min(online, key=lambda candidate: len(candidate.logs))
+        await directory.disk.submit(Lane.BACKGROUND, _prepare, directory.disk, name, topic_id)
+        log = self._new_log(partition, directory.disk, name)
+        if config is not None:
+            log.config = config
+        log.topic_id = topic_id
+        log.create()
+        directory.logs[partition] = log
+        return log
+
+    def delete(self, partition: TopicPartition) -> Deferred[None]:
+        """
+        Delete a log: it is out of sight, under another name, when this fires; its files go after
+        ``file.delete.delay.ms``. Nothing happens if there is none.
+        """
+        return Deferred.fromCoroutine(self._delete(partition))
+
+    async def _delete(self, partition: TopicPartition) -> None:
+        for directory in self.directories:
+            log = directory.logs.pop(partition, None)
+            if log is None or not directory.is_online:
+                continue
+            await log.close()
+            unique = uuid.UUID(int=self.jitter.getrandbits(128), version=4)
+            gone = names.deleted_directory(partition, unique)
+            await directory.disk.submit(Lane.BACKGROUND, _rename_for_good, directory.disk, log.directory, gone)
+            self.housekeeping.remove_trees_later(directory.disk, [gone], log.config.file_delete_delay_ms)
+
+    def truncate(self, offsets: Mapping[TopicPartition, int]) -> Deferred[None]:
+        """
+        Truncate logs. Where one is cut below its recovery point, the lower point is put down first: after a crash
+        recovery would trust bytes written in the place of those that were synced.
+
+        :param offsets: for each partition, the first offset to remove.
+        """
+        return Deferred.fromCoroutine(self._truncate(offsets))
+
+    async def _truncate(self, offsets: Mapping[TopicPartition, int]) -> None:
+        for directory in self.directories:
+            logs = [(directory.logs[tp], offset) for tp, offset in offsets.items() if tp in directory.logs]
+            lower = [(log, offset) for log, offset in logs if offset < log.checkpointed_recovery_point]
+            for log, _ in lower:
+                if log.is_active:
+                    # A write-back under way would put the point, or a snapshot, back up.
+                    await log.durability.write_back_and_wait()
+                    log.durability.truncated()
+            for log, offset in lower:
+                log.flushed_end_offset = min(log.flushed_end_offset, offset)
+            if lower:
+                await directory.checkpoint_recovery_points()
+            for log, offset in logs:
+                log.truncate_to(offset)
+
+    def delete_records(self, partition: TopicPartition, offset: int) -> Deferred[int]:
+        """
+        Give up the records before ``offset``, for good: fires with the log's start when that is on stable storage.
+
+        :raises ApiError: (as a failure) OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        return Deferred.fromCoroutine(self._delete_records(partition, offset))
+
+    async def _delete_records(self, partition: TopicPartition, offset: int) -> int:
+        for directory in self.directories:
+            log = directory.logs.get(partition)
+            if log is not None and directory.is_online:
+                if log.advance_start(offset):
+                    await directory.checkpoint_start_offsets()
+                return log.log_start_offset
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} is not on this broker")
+
+    def _failed(self, directory: LogDirectory, error: StorageError) -> None:
+        lost = list(directory.logs)
+        self._log.error("{count} logs go offline with {root}", count=len(lost), root=directory.disk.root)
+        self.directory_failed(lost, str(error))
+
+
+def _prepare(disk: IDisk, directory: str, topic_id: uuid.UUID | None) -> None:
+    """Runs in a lane: a log's directory, and the topic's id in it."""
+    disk.make_directory(directory)
+    if topic_id is not None:
+        content = checkpoints.encode_partition_metadata(topic_id)
+        disk.replace(f"{directory}/{names.PARTITION_METADATA}", content, False)
+
+
+def _rename_for_good(disk: IDisk, old: str, new: str) -> None:
+    """Runs in a lane."""
+    disk.rename(old, new)
+    disk.sync_directory("")

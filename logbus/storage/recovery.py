@@ -1,0 +1,251 @@
+"""
+How a log comes back after a stop that was not clean.
+
+Batches below the recovery point are synced and trusted. From there on every batch is checked, CRC included; at the
+first that is torn, nonsense or does not fit its neighbours the log is cut, and the segments behind it are removed. On
+the way indexes, epochs and producers are brought up to date. The walk begins below the recovery point where that is
+needed for them: at the last producer snapshot, and at an index entry.
+
+Files are read in a thread, a chunk at a time; between the chunks the reactor does other work.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+
+from attrs import define, field
+from twisted.logger import Logger
+
+from logbus.records.batch import HEADER_SIZE, MAGIC, BatchHeader, batch_problem, read_header
+from logbus.storage import names
+from logbus.storage.flush import sync_all
+from logbus.storage.index import MAX_RELATIVE_OFFSET, IndexCorrupt
+from logbus.storage.istorage import IDisk, Lane
+from logbus.storage.log import Log
+from logbus.storage.restore import latest_snapshot, load_epochs
+from logbus.storage.segment import Segment
+
+CHUNK = 1024 * 1024
+"""Bytes read, and then looked at, in one turn."""
+
+_log = Logger()
+
+
+@define(eq=False)
+class Progress:
+    """
+    Says in the log how far a long recovery is.
+
+    :ivar seconds: a clock.
+    :ivar every: seconds between lines.
+    """
+
+    seconds: Callable[[], float]
+    every: float = 5.0
+    scanned: int = 0
+    _started: float = field(init=False)
+    _said: float = field(init=False)
+    _log = Logger()
+
+    @_started.default
+    def _now(self) -> float:
+        return self.seconds()
+
+    @_said.default
+    def _also_now(self) -> float:
+        return self._started
+
+    def add(self, log: Log, size: int, position: int, segment: Segment) -> None:
+        """``size`` more bytes were looked at, up to ``position`` in ``segment``."""
+        self.scanned += size
+        now = self.seconds()
+        if now - self._said >= self.every:
+            self._said = now
+            self._log.info(
+                "recovering {log}: at {position} of {total} bytes in {path}; {scanned} bytes in {elapsed:.0f} s so far",
+                log=log, position=position, total=segment.size, path=segment.log.path, scanned=self.scanned,
+                elapsed=now - self._started,
+            )  # fmt: skip
+
+
+def segment_bases(disk: IDisk, directory: str) -> list[int]:
+    """
+    The base offsets of a log's segments, oldest first. What is left over from deletions and unfinished replacements,
+    and indexes without a log file, are removed.
+    """
+    found = disk.names(directory)
+    bases = sorted(base for name in found if (base := names.base_offset_of(name, names.LOG)) is not None)
+    known = set(bases)
+    for name in found:
+        leftover = name.endswith((names.DELETED, names.TEMPORARY))
+        for suffix in (names.OFFSET_INDEX, names.TIME_INDEX):
+            base = names.base_offset_of(name, suffix)
+            leftover = leftover or (base is not None and base not in known)
+        if leftover:
+            disk.unlink(f"{directory}/{name}")
+    return bases
+
+
+async def recover(log: Log, recovery_point: int, start_offset: int, progress: Progress) -> None:
+    """
+    Open a log that was not closed cleanly.
+
+    :param recovery_point: everything below is on stable storage.
+    :param start_offset: what is before it was given up.
+    :raises StorageError: the disk cannot be read; it is offline.
+    """
+    disk = log.disk
+    bases = segment_bases(disk, log.directory)
+    if not bases:
+        log.create(start_offset)
+        return
+    segments = [Segment(disk, log.files, log.directory, base, int(log.wall_clock() * 1000)) for base in bases]
+    for segment in segments:
+        segment.size = disk.size(segment.log.path)
+
+    log.producers = latest_snapshot(disk, log.directory, bases[0], max(recovery_point, bases[0]))
+    scan_from = min(recovery_point, log.producers.end_offset)
+    log.epochs = load_epochs(disk, log.directory, max(start_offset, bases[0]), scan_from)
+    first = max(0, bisect_right(bases, scan_from) - 1)
+    for segment in segments[:first]:
+        await _check_older(log, segment, progress)
+
+    kept = segments[:first]
+    end = bases[first]
+    for i in range(first, len(segments)):
+        segment = segments[i]
+        scan = _Scan(log, segment, recovery_point, end, bases[i + 1] if i + 1 < len(bases) else None)
+        await scan.run(scan_from, progress)
+        kept.append(segment)
+        end = scan.end
+        if scan.problem is not None:
+            await _cut(log, scan, segments[i + 1 :])
+            break
+        if i + 1 < len(segments):
+            segment.seal()
+    log.producers.end_offset = end
+    log.restored(tuple(kept), min(start_offset, end), end, min(recovery_point, end))
+
+
+async def _check_older(log: Log, segment: Segment, progress: Progress) -> None:
+    """A segment wholly below the recovery point: only its indexes can be missing or stale."""
+    try:
+        segment.open_indexes()
+    except IndexCorrupt as problem:
+        _log.warn("{path}: index rebuilt: {problem}", path=segment.log.path, problem=problem)
+        segment.begin_rebuild()
+        position = 0
+        interval = log.config.index_interval_bytes
+        for place, header in segment.batches(0):
+            segment.index(header, place, interval)
+            if place - position >= CHUNK:
+                progress.add(log, place - position, place, segment)
+                position = place
+                await log.disk.submit(Lane.READ, segment.log.get().size)
+        segment.seal()
+        indexes = [file.get() for file in segment.save_indexes()]
+        await log.disk.submit(Lane.BACKGROUND, sync_all, log.disk, (), indexes, ())
+    if segment.times.last is not None:
+        segment.max_timestamp, relative = segment.times.last
+        segment.max_timestamp_offset = segment.base_offset + relative
+
+
+async def _cut(log: Log, scan: _Scan, behind: list[Segment]) -> None:
+    """Cut the log where a scan ended, and say so."""
+    segment = scan.segment
+    torn = segment.size - scan.position
+    segment.log.get().truncate(scan.position)
+    segment.size = scan.position
+    for later in behind:
+        torn += later.size
+        for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.SNAPSHOT):
+            log.disk.unlink(later.path(suffix))
+    say = _log.warn if scan.end >= scan.recovery_point else _log.error
+    say(
+        "{partition}: cut at offset {offset}: {torn} bytes removed from byte {position} of {path} on"
+        "{behind}: {problem}",
+        partition=log.partition, offset=scan.end, torn=torn, position=scan.position, path=segment.log.path,
+        behind=f", with {len(behind)} later segments" if behind else "", problem=scan.problem,
+    )  # fmt: skip
+    await log.disk.submit(Lane.BACKGROUND, log.disk.sync_directory, log.directory)
+
+
+@define(eq=False)
+class _Scan:
+    """
+    A walk over one segment to the first batch that cannot be.
+
+    :ivar recovery_point: from this offset on CRCs are checked.
+    :ivar end: the offset after the last good batch.
+    :ivar limit: the next segment's base offset, None in the last.
+    :ivar position: where the last good batch ends, in bytes.
+    :ivar problem: what is wrong with what follows; None: nothing follows.
+    """
+
+    log: Log
+    segment: Segment
+    recovery_point: int
+    end: int
+    limit: int | None
+    position: int = 0
+    problem: str | None = None
+
+    async def run(self, scan_from: int, progress: Progress) -> None:
+        """Walk from the batch that has offset ``scan_from``, or from a bit before it."""
+        segment, log = self.segment, self.log
+        self.position, self.end = segment.begin_scan(scan_from)
+        file = segment.log.get()
+        want = CHUNK
+        while self.position < segment.size and self.problem is None:
+            begun = self.position
+            data = await log.disk.submit(Lane.READ, file.pread, want, begun)
+            want = max(CHUNK, self._walk(data))
+            progress.add(log, self.position - begun, self.position, segment)
+
+    def _walk(self, data: bytes) -> int:
+        """
+        Go on over the batches in ``data``, which begins at :attr:`position`.
+
+        :returns: bytes needed for the next batch, 0 if not known.
+        """
+        log, segment = self.log, self.segment
+        epochs, producers, interval = log.epochs, log.producers, log.config.index_interval_bytes
+        at, size, left = 0, len(data), segment.size - self.position
+        while at < size:
+            if size - at < HEADER_SIZE:
+                if left - at < HEADER_SIZE:
+                    self.problem = f"{left - at} bytes are too few for a batch header"
+                break
+            header = read_header(data, at)
+            if header.size > size - at and HEADER_SIZE <= header.size <= left - at and header.magic == MAGIC:
+                self.position += at
+                return header.size
+            problem = self._problem(data, at, header)
+            if problem is not None:
+                self.problem = problem
+                break
+            segment.index(header, self.position + at, interval)
+            if header.leader_epoch != epochs.latest:
+                epochs.assign(header.leader_epoch, header.base_offset)
+            if header.producer_id >= 0 and header.base_offset >= producers.end_offset:
+                producers.appended(header, header.base_offset)
+            self.end = header.base_offset + header.last_offset_delta + 1
+            at += header.length + 12
+        self.position += at
+        return 0
+
+    def _problem(self, data: bytes, at: int, header: BatchHeader) -> str | None:
+        base, delta = header.base_offset, header.last_offset_delta
+        if base < self.end:
+            return f"base offset {base} lies before {self.end}, where the batch before it ends"
+        if base >= self.recovery_point:
+            problem = batch_problem(data, at, header)
+            if problem is not None:
+                return problem
+        elif header.magic != MAGIC or header.size < HEADER_SIZE or header.size > len(data) - at or delta < 0:
+            return f"there is no record batch (magic {header.magic}, length {header.length})"
+        last = base + delta
+        if last - self.segment.base_offset > MAX_RELATIVE_OFFSET or (self.limit is not None and last >= self.limit):
+            return f"offsets {base} to {last} do not belong into segment {self.segment.base_offset}"
+        return None
