@@ -59,6 +59,8 @@ class Announcement:
     :ivar deleted: topics to forget, with their logs; applied before ``partitions``, so that a topic may be
         deleted and made again in one announcement.
     :ivar configs: new overrides of topics, by topic name.
+    :ivar broker_configs: new overrides of brokers, by broker id or ``<default>`` (all brokers); applied before
+        ``partitions``, whose logs lay their own overrides over them.
     :ivar full: this is all there is: what is known and not in it does not exist any more.
     """
 
@@ -69,6 +71,7 @@ class Announcement:
     partitions: tuple[PartitionState, ...] = ()
     deleted: tuple[DeletedTopic, ...] = ()
     configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    broker_configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
     full: bool = False
 
 

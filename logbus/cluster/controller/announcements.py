@@ -1,0 +1,97 @@
+"""
+Batches of decisions, addressed to brokers: pure.
+
+A broker that has just come gets everything; the others get what changed. All brokers hear of all partitions, as all
+of them answer clients' questions about the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from attrs import frozen
+
+from logbus.cluster.controller.state import ControllerState
+from logbus.cluster.icluster import Announcement, DeletedTopic, PartitionState
+from logbus.cluster.metadata import BrokerImage
+from logbus.model import TopicPartition
+
+NOTHING: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+
+
+@frozen
+class Batch:
+    """
+    What changed, whoever is told.
+
+    :ivar brokers: whether the set of live brokers changed.
+    :ivar partitions: whose state changed; ``created``: those among them that did not exist before.
+    :ivar configs: topics whose overrides changed; ``broker_configs``: entities whose did.
+    """
+
+    brokers: bool = False
+    partitions: frozenset[TopicPartition] = frozenset()
+    created: frozenset[TopicPartition] = frozenset()
+    deleted: tuple[DeletedTopic, ...] = ()
+    configs: frozenset[str] = frozenset()
+    broker_configs: frozenset[str] = frozenset()
+
+
+def changes(
+    state: ControllerState, batch: Batch, controller_id: int, controller_epoch: int
+) -> Mapping[int, Announcement]:
+    """The batch as an announcement to each broker alive."""
+    partitions = partition_states(state, batch.partitions, batch.created)
+    configs = {topic: state.topics[topic].overrides for topic in sorted(batch.configs) if topic in state.topics}
+    brokers = dict(state.brokers) if batch.brokers else None
+    return {
+        broker.broker_id: Announcement(
+            controller_id,
+            controller_epoch,
+            broker.epoch,
+            brokers=brokers,
+            partitions=partitions,
+            deleted=batch.deleted,
+            configs=configs,
+            broker_configs={entity: state.broker_configs.get(entity, {}) for entity in sorted(batch.broker_configs)},
+        )
+        for broker in state.brokers.values()
+    }
+
+
+def everything(
+    state: ControllerState, brokers: Iterable[BrokerImage], controller_id: int, controller_epoch: int
+) -> Mapping[int, Announcement]:
+    """All there is, to brokers that know nothing yet."""
+    partitions = partition_states(state, state.partitions())
+    return {
+        broker.broker_id: Announcement(
+            controller_id,
+            controller_epoch,
+            broker.epoch,
+            brokers=dict(state.brokers),
+            partitions=partitions,
+            broker_configs=dict(state.broker_configs),
+            full=True,
+        )
+        for broker in brokers
+    }
+
+
+def partition_states(
+    state: ControllerState, names: Iterable[TopicPartition], created: Iterable[TopicPartition] = ()
+) -> tuple[PartitionState, ...]:
+    """States of partitions that had their first election, grouped by topic, ascending by number."""
+    new = frozenset(created)
+    states = []
+    for name in sorted(names):
+        topic = state.topics.get(name.topic)
+        if topic is None or topic.deleting:
+            continue
+        record = topic.partitions[name.partition]
+        if record.state is not None:
+            states.append(
+                PartitionState(name, topic.topic_id, record.replicas, record.state, name in new, topic.overrides)
+            )
+    return tuple(states)

@@ -1,0 +1,63 @@
+"""Writes that only the current controller can make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from attrs import frozen
+
+from logbus.errors import LogbusError
+from logbus.metastore.imetastore import Check, Create, IMetadataStore, MultiFailed, Op, Set
+from logbus.metastore.znodes import CONTROLLER_EPOCH
+
+BATCH_BYTES = 512 * 1024
+"""Of one transaction; ZooKeeper refuses more than 1 MB."""
+
+
+class Deposed(LogbusError):
+    """Another broker is the controller now: nothing of what was to be written was."""
+
+
+@frozen
+class Fence:
+    """
+    The right of one tenure to write.
+
+    :ivar token: version that ``/controller_epoch`` got when the tenure began; it stands in every transaction.
+    """
+
+    store: IMetadataStore
+    token: int
+
+    async def write(self, groups: Iterable[Sequence[Op]]) -> None:
+        """
+        Apply operations, in as few transactions as their size allows; a group is never split.
+
+        Groups are applied in order: after a failure those of the first transactions may have been.
+
+        :raise Deposed: at the first transaction that finds another controller epoch.
+        :raise MultiFailed: an operation does not fit: what we believe of the tree is wrong.
+        """
+        batch: list[Op] = []
+        size = 0
+        for group in groups:
+            bytes_more = sum(_size(op) for op in group)
+            if batch and size + bytes_more > BATCH_BYTES:
+                await self._commit(batch)
+                batch, size = [], 0
+            batch.extend(group)
+            size += bytes_more
+        if batch:
+            await self._commit(batch)
+
+    async def _commit(self, ops: Sequence[Op]) -> None:
+        try:
+            await self.store.multi([Check(CONTROLLER_EPOCH, self.token), *ops])
+        except MultiFailed as failed:
+            if failed.index == 0:
+                raise Deposed(f"the controller epoch is another one: {failed.error}") from None
+            raise
+
+
+def _size(op: Op) -> int:
+    return 64 + len(op.path) + (len(op.data) if isinstance(op, Create | Set) else 0)

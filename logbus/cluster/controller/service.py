@@ -1,0 +1,278 @@
+"""
+The controller's part of every broker: it stands for election, and while it is elected it serves one queue of events.
+
+Watches, requests and changes of the session only put something on the queue, so that everything that decides or
+writes happens in one order. What went wrong in a way that leaves the tree in doubt (a lost connection, a transaction
+that did not fit) ends the tenure: the next one begins by reading everything again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+from uuid import UUID
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.cluster.controller.candidacy import Candidate, Elected
+from logbus.cluster.controller.fence import Deposed, Fence
+from logbus.cluster.controller.tenure import Delivery, Tenure
+from logbus.cluster.icluster import IAnnouncementReceiver
+from logbus.cluster.metadata import BrokerImage, ClusterMetadata
+from logbus.errors import ApiError, ErrorCode
+from logbus.metastore.imetastore import (
+    Check,
+    ConnectionLost,
+    Delete,
+    IMetadataStore,
+    MetastoreError,
+    SessionLost,
+    SessionState,
+    StoreUnusable,
+    WatchedEvent,
+)
+from logbus.metastore.znodes import CONTROLLER, CONTROLLER_EPOCH
+from logbus.model import TopicPartition
+
+T = TypeVar("T")
+
+RETRY_SECONDS = 1.0
+
+
+@define(eq=False)
+class Controller:
+    """
+    One per broker; at most one of a cluster holds office.
+
+    Start it after the broker has registered: a controller that is not among the living would find its own partitions
+    without a leader.
+
+    :ivar receiver_for: how to reach a broker of that image (itself included).
+    :ivar unclean_allowed: whether a topic's overrides, over the defaults, allow unclean election.
+    :ivar tenure: None while another broker holds office, or nobody knows.
+    """
+
+    store: IMetadataStore
+    broker_id: int
+    incarnation: UUID
+    metadata: ClusterMetadata
+    receiver_for: Callable[[BrokerImage], IAnnouncementReceiver]
+    unclean_allowed: Callable[[Mapping[str, str]], bool]
+    clock: IReactorTime
+    wall_clock: Callable[[], float]
+    tenure: Tenure | None = field(default=None, init=False)
+    _queue: deque[Callable[[], Awaitable[None]]] = field(factory=deque, init=False)
+    _serving: bool = field(default=False, init=False)
+    _connections: int = field(default=0, init=False)
+    _running: bool = field(default=False, init=False)
+    _retry: IDelayedCall | None = field(default=None, init=False)
+    _unsubscribe: Callable[[], None] = field(default=lambda: None, init=False)
+    _log = Logger()
+
+    def start(self) -> Deferred[None]:
+        """
+        Stand for election. Fires once it is known who the controller is; if it is this broker, everything has been
+        read, elected, written and announced (:class:`ClusterMetadata` shows when it was also applied).
+
+        :raise MetastoreError: what is stored cannot be read.
+        """
+        self._running = True
+        self._unsubscribe = self.store.subscribe(self._session_changed)
+        known: Deferred[None] = Deferred()
+
+        async def first() -> None:
+            failure = await self._contend()
+            if failure is None or failure.check(ConnectionLost, SessionLost) is not None:
+                known.callback(None)
+            else:
+                known.errback(failure)
+
+        self._put(first)
+        return known
+
+    def stop(self) -> Deferred[None]:
+        """Leave office, so that another broker can be elected at once; what waits on the queue is refused."""
+        stopped: Deferred[None] = Deferred()
+
+        async def last() -> None:
+            self._running = False
+            self._unsubscribe()
+            if self._retry is not None:
+                self._retry.cancel()
+                self._retry = None
+            tenure, self.tenure = self.tenure, None
+            if tenure is not None:
+                try:
+                    await self.store.multi([Check(CONTROLLER_EPOCH, tenure.fence.token), Delete(CONTROLLER)])
+                except MetastoreError:
+                    pass  # It is not ours any more, or goes with the session.
+            stopped.callback(None)
+
+        self._put(last)
+        return stopped
+
+    def submit(self, run: Callable[[Tenure], Awaitable[T]]) -> Deferred[T]:
+        """
+        Do something as the controller, when it is its turn.
+
+        :param run: its result (not a Deferred) is what the answer fires with.
+        :raise ApiError: NOT_CONTROLLER when another broker is, or took over meanwhile; then it may or may not have
+            been done.
+        """
+        answer: Deferred[T] = Deferred()
+
+        async def event() -> None:
+            tenure = self.tenure
+            if tenure is None:
+                answer.errback(ApiError(ErrorCode.NOT_CONTROLLER))
+                return
+            try:
+                result = await run(tenure)
+            except ApiError:
+                answer.errback()
+            except Exception:
+                failure = Failure()
+                self._give_up(failure)
+                answer.errback(_for_client(failure))
+            else:
+                answer.callback(result)
+
+        self._put(event)
+        return answer
+
+    def end_deletion(self, names: Sequence[str], begun: Delivery) -> Deferred[None]:
+        """Remove what is left of topics once the brokers have given up their logs; fires when nothing is."""
+
+        async def run() -> None:
+            await begun.wait()
+            await self.submit(lambda tenure: tenure.finish_deletion(names))
+
+        return Deferred.fromCoroutine(run())
+
+    def report_failed(self, broker: BrokerImage, names: frozenset[TopicPartition]) -> None:
+        """Replicas of a broker went offline with their log directory: move what they led."""
+
+        async def note(tenure: Tenure) -> None:
+            await tenure.note_failed(broker, names)
+
+        self._put(lambda: self._as_controller(note))
+
+    # Events.
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            # Watches were lost, and with them all that happened meanwhile.
+            self._connections += 1
+            self._put(self._contend_again)
+        elif self.tenure is not None:
+            self._log.info("controller work stops: the metadata session is {state}", state=state.value)
+            self.tenure = None
+
+    def _controller_moved(self, _: WatchedEvent) -> None:
+        self._put(self._contend_again)
+
+    def _brokers_moved(self, _: WatchedEvent) -> None:
+        self._put(lambda: self._as_controller(Tenure.refresh_brokers))
+
+    async def _contend_again(self) -> None:
+        if self._running and self.store.state is SessionState.CONNECTED:
+            await self._contend()
+
+    async def _contend(self) -> Failure | None:
+        """Stand for election, and take office if we won; what went wrong is tried again later, and returned."""
+        try:
+            outcome = await Candidate(self.store, self.broker_id, self.incarnation, self.wall_clock).contend(
+                self._controller_moved
+            )
+            if not isinstance(outcome, Elected):
+                self.tenure = None
+                self._show_controller(outcome.broker_id)
+            elif self.tenure is None or self.tenure.epoch != outcome.epoch:
+                await self._take_office(outcome)
+        except Exception:
+            failure = Failure()
+            self._give_up(failure)
+            return failure
+        return None
+
+    async def _take_office(self, elected: Elected) -> None:
+        tenure = Tenure(
+            self.broker_id,
+            elected.epoch,
+            Fence(self.store, elected.token),
+            self.receiver_for,
+            self.unclean_allowed,
+            self._brokers_moved,
+            self.report_failed,
+        )
+        connections = self._connections
+        await tenure.begin()
+        if self.store.state is not SessionState.CONNECTED or self._connections != connections:
+            raise ConnectionLost("the session broke while the controller took office")
+        self.tenure = tenure
+        self._show_controller(self.broker_id)
+        unfinished = [name for name, topic in tenure.state.topics.items() if topic.deleting]
+        if unfinished:
+            self.end_deletion(unfinished, tenure.announce_deletion(unfinished)).addErrback(
+                lambda failure: self._log.info("deletion goes on later: {error}", error=failure.value)
+            )
+
+    async def _as_controller(self, run: Callable[[Tenure], Awaitable[None]]) -> None:
+        if self.tenure is not None:
+            try:
+                await run(self.tenure)
+            except Exception:
+                self._give_up(Failure())
+
+    def _give_up(self, failure: Failure) -> None:
+        """End the tenure, if there is one, and try again: at once when deposed, later when something is wrong."""
+        self.tenure = None
+        if failure.check(ConnectionLost, SessionLost) is not None:
+            return  # The next CONNECTED begins anew.
+        if failure.check(Deposed) is not None:
+            self._log.info("broker {broker} is not the controller any more", broker=self.broker_id)
+            self._put(self._contend_again)
+            return
+        self._log.failure("controller work failed; everything will be read again", failure)
+        if self._running and self._retry is None:
+            self._retry = self.clock.callLater(RETRY_SECONDS, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self._put(self._contend_again)
+
+    def _show_controller(self, broker_id: int) -> None:
+        if self.metadata.controller_id != broker_id:
+            with self.metadata.changing() as metadata:
+                metadata.set_controller(broker_id)
+
+    # The queue.
+
+    def _put(self, event: Callable[[], Awaitable[None]]) -> None:
+        self._queue.append(event)
+        if not self._serving:
+            self._serving = True
+            Deferred.fromCoroutine(self._serve()).addErrback(
+                lambda failure: self._log.failure("the controller's queue broke", failure)
+            )
+
+    async def _serve(self) -> None:
+        try:
+            while self._queue:
+                await self._queue.popleft()()
+        finally:
+            self._serving = False
+
+
+def _for_client(failure: Failure) -> Failure:
+    """What a client is told of a change that may have been made or not."""
+    if failure.check(Deposed, ConnectionLost, SessionLost) is not None:
+        return Failure(ApiError(ErrorCode.NOT_CONTROLLER, str(failure.value)))
+    if failure.check(StoreUnusable) is not None:
+        return Failure(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure.value)))
+    return Failure(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))

@@ -1,0 +1,183 @@
+"""
+This broker's place in the cluster: the cluster's id, and the registration that says "I live".
+
+The registration is an ephemeral node; its czxid is the broker's epoch, which tells one life of a broker from the next.
+A node that another session owns is waited for and never deleted: it may be ours of a former life, about to expire, or
+another broker's with the same id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+from attrs import define, evolve, field
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.errors import ApiError, ErrorCode
+from logbus.metastore.imetastore import (
+    ConnectionLost,
+    IMetadataStore,
+    NodeExists,
+    NoNode,
+    SessionLost,
+    SessionState,
+)
+from logbus.metastore.znodes import (
+    CLUSTER_ID,
+    PERSISTENT_PATHS,
+    BrokerIdZnode,
+    ClusterIdZnode,
+    Registration,
+    uuid_text,
+)
+
+
+def ensure_paths(store: IMetadataStore) -> Deferred[None]:
+    """Make the persistent nodes that everything else hangs on, those that are missing."""
+
+    async def run() -> None:
+        # All at once: they are served in order, parents first, and share a commit.
+        for made in [store.create(path) for path in PERSISTENT_PATHS]:
+            try:
+                await made
+            except NodeExists:
+                pass
+
+    return Deferred.fromCoroutine(run())
+
+
+def ensure_cluster_id(store: IMetadataStore, new_uuid: Callable[[], UUID]) -> Deferred[str]:
+    """The cluster's id; the first broker ever makes it."""
+
+    async def run() -> str:
+        while True:
+            try:
+                data, _ = await store.get(CLUSTER_ID)
+            except NoNode:
+                pass
+            else:
+                return ClusterIdZnode.decode(data)
+            try:
+                await store.create(CLUSTER_ID, ClusterIdZnode.encode(uuid_text(new_uuid())))
+            except NodeExists:
+                pass  # Another broker was first; read what it made.
+
+    return Deferred.fromCoroutine(run())
+
+
+@define(eq=False)
+class Membership:
+    """
+    Registers this broker, and again whenever its session had to be replaced.
+
+    :ivar registration: what to say of it; the timestamp is set at each registration.
+    :ivar session_timeout: of the store's sessions, in seconds: a foreign node is waited for twice as long.
+    :ivar gave_up: called when registering again failed for good: the broker must not go on as if it were a member.
+    :ivar epoch: the broker's epoch; −1 while it is not registered.
+    """
+
+    store: IMetadataStore
+    registration: Registration
+    clock: IReactorTime
+    wall_clock: Callable[[], float]
+    session_timeout: float
+    gave_up: Callable[[Failure], object]
+    epoch: int = field(default=-1, init=False)
+    _generation: int = field(default=0, init=False)
+    _unsubscribe: Callable[[], None] | None = field(default=None, init=False)
+    _log = Logger()
+
+    @property
+    def path(self) -> str:
+        """The node that stands for this broker."""
+        return BrokerIdZnode.path(self.registration.broker_id)
+
+    def register(self) -> Deferred[int]:
+        """
+        Join; fires with the broker's epoch.
+
+        :raise ApiError: DUPLICATE_BROKER_REGISTRATION when another broker lives under this id.
+        """
+
+        async def run() -> int:
+            epoch = await self._register()
+            if self._unsubscribe is None:
+                self._unsubscribe = self.store.subscribe(self._session_changed)
+            return epoch
+
+        return Deferred.fromCoroutine(run())
+
+    def unregister(self) -> Deferred[None]:
+        """Leave: the others learn at once that this broker serves no more."""
+
+        async def run() -> None:
+            if self._unsubscribe is not None:
+                self._unsubscribe()
+                self._unsubscribe = None
+            if self.epoch >= 0 and self._generation == self.store.generation:
+                self.epoch = -1
+                try:
+                    await self.store.delete(self.path)
+                except (NoNode, ConnectionLost, SessionLost):
+                    pass  # Gone already, or goes with the session.
+
+        return Deferred.fromCoroutine(run())
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state in (SessionState.LOST, SessionState.CLOSED):
+            self.epoch = -1
+        elif state is SessionState.CONNECTED and self.store.generation != self._generation:
+            Deferred.fromCoroutine(self._register()).addErrback(self._failed)
+
+    def _failed(self, failure: Failure) -> None:
+        if failure.check(ConnectionLost, SessionLost) is not None:
+            return  # The next CONNECTED tries again.
+        self._log.failure("broker {broker} could not register again", failure, broker=self.registration.broker_id)
+        self.gave_up(failure)
+
+    async def _register(self) -> int:
+        generation = self._generation = self.store.generation
+        value = evolve(self.registration, timestamp=int(self.wall_clock() * 1000))
+        deadline = self.clock.seconds() + 2 * self.session_timeout
+        while True:
+            try:
+                await self.store.create(self.path, BrokerIdZnode.encode(value), ephemeral=True)
+            except NodeExists:
+                pass  # Perhaps ours: an answer may have been lost after the node was made.
+            gone: Deferred[None] = Deferred()
+            try:
+                data, stat = await self.store.get(self.path, lambda _, gone=gone: gone.callback(None))  # type: ignore[misc]
+            except NoNode:
+                continue
+            if stat.ephemeral_owner == self.store.session_id:
+                break
+            await self._wait(gone, deadline, BrokerIdZnode.decode(value.broker_id, data))
+        if generation == self.store.generation:
+            self.epoch = stat.czxid
+            self._log.info("broker {broker} registered, epoch {epoch}", broker=value.broker_id, epoch=stat.czxid)
+        return stat.czxid
+
+    async def _wait(self, gone: Deferred[None], deadline: float, other: Registration) -> None:
+        left = deadline - self.clock.seconds()
+        duplicate = ApiError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"broker.id {other.broker_id} is taken by a broker at "
+            f"{', '.join(f'{one.host}:{one.port}' for one in other.endpoints.values()) or 'an unknown address'}; "
+            "stop it, or give this broker another id",
+        )
+        if left <= 0:
+            raise duplicate
+        self._log.warn(
+            "broker.id {broker} is registered by another session; waiting up to {left:.0f} s for it to end",
+            broker=other.broker_id,
+            left=left,
+        )
+
+        def expired(_: object, __: object) -> None:
+            raise duplicate
+
+        await gone.addTimeout(left, self.clock, expired)

@@ -1,0 +1,205 @@
+"""
+What clients ask for topics to be, checked against what there is: pure, but for the random numbers passed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from uuid import UUID
+
+from attrs import frozen
+
+from logbus.cluster.controller.assignment import Replicas, check_assignment, place
+from logbus.cluster.controller.state import NO_OVERRIDES, ControllerState, PartitionRecord, TopicRecord
+from logbus.errors import ApiError, ConfigError, ErrorCode
+from logbus.model import new_topic_id, topic_name_problem
+
+DEFAULT = -1
+"""In place of a number of partitions or a replication factor: the broker's default."""
+
+MAX_NEW_PARTITIONS = 10_000
+"""Of one request, over all its topics; as Kafka's controller has it."""
+
+Overrides = Mapping[str, str | None]
+"""As a client gives them; None is refused by the check."""
+
+ConfigCheck = Callable[[Overrides], object]
+"""Raises ConfigError unless the overrides are valid, all together."""
+
+ConfigEdit = Callable[[Mapping[str, str]], Overrides]
+"""From the overrides now to the overrides wanted; may raise ApiError or ConfigError."""
+
+
+@frozen
+class NewTopic:
+    """
+    A topic to be made.
+
+    :ivar num_partitions: −1 for the broker's default, and when ``assignment`` is given; ``replication_factor``
+        likewise.
+    :ivar assignment: replicas of each partition, chosen by the client, the preferred leader first.
+    """
+
+    name: str
+    num_partitions: int = DEFAULT
+    replication_factor: int = DEFAULT
+    assignment: Sequence[Sequence[int]] | None = None
+    configs: Overrides = NO_OVERRIDES
+
+
+@frozen
+class NewPartitions:
+    """
+    Partitions to be added.
+
+    :ivar total_count: how many the topic is to have then.
+    :ivar assignment: replicas of each new partition, chosen by the client.
+    """
+
+    name: str
+    total_count: int
+    assignment: Sequence[Sequence[int]] | None = None
+
+
+@frozen
+class TopicDefaults:
+    """What a topic gets that does not say otherwise."""
+
+    num_partitions: int
+    replication_factor: int
+
+
+def plan_topic(
+    state: ControllerState, topic: NewTopic, defaults: TopicDefaults, check: ConfigCheck, random: Random, room: int
+) -> TopicRecord:
+    """
+    The record of a topic to be made.
+
+    :param room: how many partitions the request may still make.
+    :raise ApiError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST, INVALID_PARTITIONS,
+        INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG.
+    """
+    problem = topic_name_problem(topic.name)
+    if problem is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    known = state.topics.get(topic.name)
+    if known is not None:
+        fate = "is being deleted" if known.deleting else "exists already"
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name!r} {fate}")
+    replicas = _replicas(state, topic, defaults, random, room)
+    overrides = checked(check, topic.configs)
+    topic_id = new_topic_id(random.randbytes(16))
+    return TopicRecord(topic.name, topic_id, [PartitionRecord(one) for one in replicas], overrides)
+
+
+def _replicas(
+    state: ControllerState, topic: NewTopic, defaults: TopicDefaults, random: Random, room: int
+) -> list[Replicas]:
+    if topic.assignment is not None:
+        if topic.num_partitions != DEFAULT or topic.replication_factor != DEFAULT:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                "a replica assignment comes without a number of partitions and a replication factor (-1)",
+            )
+        _check_room(topic.name, len(topic.assignment), room)
+        return check_assignment(topic.assignment, state.brokers)
+    partitions = defaults.num_partitions if topic.num_partitions == DEFAULT else topic.num_partitions
+    factor = defaults.replication_factor if topic.replication_factor == DEFAULT else topic.replication_factor
+    _check_room(topic.name, partitions, room)
+    return place(_racks(state), partitions, factor, random)
+
+
+def plan_partitions(
+    state: ControllerState, request: NewPartitions, random: Random, room: int
+) -> tuple[TopicRecord, Sequence[Replicas]]:
+    """
+    The topic, and the replicas of its new partitions.
+
+    :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
+        INVALID_REPLICATION_FACTOR when too few brokers live.
+    """
+    topic = existing(state, request.name)
+    count = len(topic.partitions)
+    more = request.total_count - count
+    if more <= 0:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {topic.name!r} has {count} partitions; it can be given more, not {request.total_count}",
+        )
+    _check_room(topic.name, more, room)
+    factor = len(topic.partitions[0].replicas)
+    if request.assignment is None:
+        present = [record.replicas for record in topic.partitions]
+        return topic, place(_racks(state), more, factor, random, present)
+    if len(request.assignment) != more:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"topic {topic.name!r} gets {more} partitions; replicas are given for {len(request.assignment)}",
+        )
+    return topic, check_assignment(request.assignment, state.brokers, first=count, replication_factor=factor)
+
+
+def checked(check: ConfigCheck, overrides: Overrides) -> dict[str, str]:
+    """
+    Valid overrides.
+
+    :raise ApiError: INVALID_CONFIG.
+    """
+    try:
+        check(overrides)
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    return {name: value for name, value in overrides.items() if value is not None}
+
+
+def edited(now: Mapping[str, str], edit: ConfigEdit, check: ConfigCheck) -> dict[str, str]:
+    """
+    Overrides after an edit.
+
+    :raise ApiError: INVALID_CONFIG, or what the edit raises.
+    """
+    try:
+        wanted = edit(now)
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    return checked(check, wanted)
+
+
+def existing(state: ControllerState, name: str) -> TopicRecord:
+    """
+    A topic that exists and is to stay.
+
+    :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION.
+    """
+    topic = state.topics.get(name)
+    if topic is None or topic.deleting:
+        raise unknown(name)
+    return topic
+
+
+def unknown(topic: str | UUID) -> ApiError:
+    """The error for a name or an id that no topic has."""
+    if isinstance(topic, UUID):
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic}")
+    return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
+
+
+def metric_twins(state: ControllerState, name: str) -> list[str]:
+    """Topics whose names differ from ``name`` only in '.' and '_', which metric names do not tell apart."""
+    if "." not in name and "_" not in name:
+        return []
+    plain = name.replace(".", "_")
+    return [other for other in state.topics if other != name and other.replace(".", "_") == plain]
+
+
+def _racks(state: ControllerState) -> dict[int, str | None]:
+    return {broker.broker_id: broker.rack for broker in state.brokers.values()}
+
+
+def _check_room(name: str, partitions: int, room: int) -> None:
+    if partitions > room:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {name!r}: a request can make {MAX_NEW_PARTITIONS} partitions in all; {partitions} are too many",
+        )

@@ -1,0 +1,350 @@
+"""
+Topic administration: what handlers call to create, delete, enlarge and configure topics, and brokers.
+
+Requests are checked and carried out on the controller's queue, so that two for the same name never meet half-way. Each
+topic has its own outcome, in the order asked; the answer comes when what was asked for is served (KIP-4, and
+librdkafka's issue 4904: a client that created a topic produces to it at once).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from random import Random
+from typing import TypeVar
+from uuid import UUID
+
+from attrs import define, frozen
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.cluster.controller.assignment import Replicas
+from logbus.cluster.controller.service import Controller
+from logbus.cluster.controller.state import TopicRecord
+from logbus.cluster.controller.tenure import Delivery, Tenure
+from logbus.cluster.topicplans import (
+    MAX_NEW_PARTITIONS,
+    ConfigCheck,
+    ConfigEdit,
+    NewPartitions,
+    NewTopic,
+    Overrides,
+    TopicDefaults,
+    edited,
+    existing,
+    metric_twins,
+    plan_partitions,
+    plan_topic,
+    unknown,
+)
+from logbus.errors import ApiError, ErrorCode
+from logbus.metastore.znodes import DEFAULT_ENTITY
+from logbus.model import TopicPartition
+
+__all__ = [
+    "ConfigEdit",
+    "CreatedTopic",
+    "NewPartitions",
+    "NewTopic",
+    "TopicAdmin",
+    "TopicDefaults",
+]
+
+WAIT_MS = 30_000
+"""For requests that bring no timeout of their own."""
+
+NO_ID = UUID(int=0)
+
+T = TypeVar("T")
+
+
+@frozen
+class CreatedTopic:
+    """A topic that was made (or, with ``validate_only``, would be: then the id is 0)."""
+
+    name: str
+    topic_id: UUID
+    num_partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+@define(eq=False)
+class TopicAdmin:
+    """
+    All of it works on the controller only; elsewhere every request fails with NOT_CONTROLLER.
+
+    :ivar defaults: asked anew for each request, as they can change while the broker runs.
+    :ivar check_topic: whether a topic's overrides are valid.
+    :ivar check_broker: the same for a broker's (its id), or all brokers' (None).
+    """
+
+    controller: Controller
+    clock: IReactorTime
+    random: Random
+    defaults: Callable[[], TopicDefaults]
+    check_topic: ConfigCheck
+    check_broker: Callable[[int | None, Overrides], object]
+    _log = Logger()
+
+    def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int = 0
+    ) -> Deferred[list[CreatedTopic | ApiError]]:
+        """
+        Make topics.
+
+        :param timeout_ms: 0 or less: :data:`WAIT_MS`.
+        :return: for each topic what was made, or why not: REQUEST_TIMED_OUT says that it exists or soon will.
+        :raise ApiError: NOT_CONTROLLER.
+        """
+
+        async def run(tenure: Tenure) -> tuple[list[CreatedTopic | ApiError], Delivery | None]:
+            outcomes: list[CreatedTopic | ApiError] = []
+            records: list[TopicRecord] = []
+            room = MAX_NEW_PARTITIONS
+            twice = _twice(topic.name for topic in topics)
+            for topic in topics:
+                try:
+                    _refuse_twice(topic.name, twice)
+                    record = plan_topic(tenure.state, topic, self.defaults(), self.check_topic, self.random, room)
+                except ApiError as error:
+                    outcomes.append(error)
+                    continue
+                room -= len(record.partitions)
+                records.append(record)
+                outcomes.append(
+                    CreatedTopic(
+                        record.name,
+                        NO_ID if validate_only else record.topic_id,
+                        len(record.partitions),
+                        len(record.partitions[0].replicas),
+                        record.overrides,
+                    )
+                )
+            if validate_only or not records:
+                return outcomes, None
+            delivery = await tenure.create(records)
+            for record in records:
+                self._log_creation(tenure, record)
+            return outcomes, delivery
+
+        return self._answered(run, timeout_ms, lambda outcome: outcome.name)
+
+    def delete_topics(
+        self, topics: Sequence[str | UUID], *, timeout_ms: int = 0
+    ) -> Deferred[list[tuple[str, UUID] | ApiError]]:
+        """
+        Delete topics, by name or id; fires when their names are free again.
+
+        :param timeout_ms: 0 or less: :data:`WAIT_MS`.
+        :return: for each its name and id, or why not: REQUEST_TIMED_OUT says that it soon will be gone.
+        :raise ApiError: NOT_CONTROLLER.
+        """
+
+        async def find(tenure: Tenure) -> list[tuple[str, UUID] | ApiError]:
+            by_id = {topic.topic_id: topic for topic in tenure.state.topics.values()}
+            outcomes: list[tuple[str, UUID] | ApiError] = []
+            seen: set[str] = set()
+            for one in topics:
+                topic = by_id.get(one) if isinstance(one, UUID) else tenure.state.topics.get(one)
+                if topic is None or topic.deleting:
+                    outcomes.append(unknown(one))
+                elif topic.name in seen:
+                    outcomes.append(ApiError(ErrorCode.INVALID_REQUEST, f"the request names {topic.name!r} twice"))
+                else:
+                    seen.add(topic.name)
+                    outcomes.append((topic.name, topic.topic_id))
+            if seen:
+                begun.append(await tenure.begin_deletion(sorted(seen)))
+            return outcomes
+
+        begun: list[Delivery] = []
+
+        async def delete() -> list[tuple[str, UUID] | ApiError]:
+            outcomes = await self.controller.submit(find)
+            names = [one[0] for one in outcomes if not isinstance(one, ApiError)]
+            if names and not await self._in_time(self.controller.end_deletion(names, begun[0]), timeout_ms):
+                late = ApiError(ErrorCode.REQUEST_TIMED_OUT, "the topic is still being deleted")
+                return [one if isinstance(one, ApiError) else late for one in outcomes]
+            return outcomes
+
+        return Deferred.fromCoroutine(delete())
+
+    def create_partitions(
+        self, requests: Sequence[NewPartitions], *, validate_only: bool = False, timeout_ms: int = 0
+    ) -> Deferred[list[str | ApiError]]:
+        """
+        Give topics more partitions.
+
+        :param timeout_ms: 0 or less: :data:`WAIT_MS`.
+        :return: for each topic its name, or why not.
+        :raise ApiError: NOT_CONTROLLER.
+        """
+
+        async def run(tenure: Tenure) -> tuple[list[str | ApiError], Delivery | None]:
+            outcomes: list[str | ApiError] = []
+            grown: list[tuple[TopicRecord, Sequence[Replicas]]] = []
+            room = MAX_NEW_PARTITIONS
+            twice = _twice(request.name for request in requests)
+            for request in requests:
+                try:
+                    _refuse_twice(request.name, twice)
+                    topic, added = plan_partitions(tenure.state, request, self.random, room)
+                except ApiError as error:
+                    outcomes.append(error)
+                    continue
+                room -= len(added)
+                grown.append((topic, added))
+                outcomes.append(request.name)
+            if validate_only or not grown:
+                return outcomes, None
+            delivery = await tenure.grow(grown)
+            for topic, added in grown:
+                self._log.info("topic {topic} was given {added} more partitions", topic=topic.name, added=len(added))
+            return outcomes, delivery
+
+        return self._answered(run, timeout_ms, lambda outcome: outcome)
+
+    def alter_topic_configs(
+        self, edits: Mapping[str, ConfigEdit], *, validate_only: bool = False
+    ) -> Deferred[dict[str, ApiError | None]]:
+        """
+        Change topics' overrides; fires when the new ones are in force.
+
+        :param edits: run on the controller's queue, so that none is lost between two clients.
+        :return: by topic: None, or why not.
+        :raise ApiError: NOT_CONTROLLER.
+        """
+
+        async def run(tenure: Tenure) -> tuple[dict[str, ApiError | None], Delivery | None]:
+            outcomes: dict[str, ApiError | None] = {}
+            wanted: dict[str, Mapping[str, str]] = {}
+            for name, edit in edits.items():
+                try:
+                    wanted[name] = edited(existing(tenure.state, name).overrides, edit, self.check_topic)
+                    outcomes[name] = None
+                except ApiError as error:
+                    outcomes[name] = error
+            if validate_only or not wanted:
+                return outcomes, None
+            return outcomes, await tenure.configure_topics(wanted)
+
+        return self._configured(run)
+
+    def alter_broker_configs(
+        self, edits: Mapping[int | None, ConfigEdit], *, validate_only: bool = False
+    ) -> Deferred[dict[int | None, ApiError | None]]:
+        """
+        Change the dynamic configuration of brokers, or of all of them (None); fires when it is in force.
+
+        :return: by broker: None, or why not.
+        :raise ApiError: NOT_CONTROLLER.
+        """
+
+        async def run(tenure: Tenure) -> tuple[dict[int | None, ApiError | None], Delivery | None]:
+            outcomes: dict[int | None, ApiError | None] = {}
+            delivery = None
+            for broker_id, edit in edits.items():
+
+                def check(given: Overrides, broker_id: int | None = broker_id) -> object:
+                    return self.check_broker(broker_id, given)
+
+                entity = DEFAULT_ENTITY if broker_id is None else str(broker_id)
+                try:
+                    if broker_id is not None and broker_id not in tenure.state.brokers:
+                        raise ApiError(ErrorCode.INVALID_REQUEST, f"there is no broker {broker_id} alive")
+                    wanted = edited(tenure.state.broker_configs.get(entity, {}), edit, check)
+                    outcomes[broker_id] = None
+                except ApiError as error:
+                    outcomes[broker_id] = error
+                    continue
+                if not validate_only:
+                    delivery = await tenure.configure_broker(entity, wanted)
+            return outcomes, delivery  # Announcements are applied in order: the last one's end is the end of all.
+
+        return self._configured(run)
+
+    # Waiting.
+
+    def _configured(self, run: Callable[[Tenure], Awaitable[tuple[T, Delivery | None]]]) -> Deferred[T]:
+        async def configured() -> T:
+            outcomes, delivery = await self.controller.submit(run)
+            if delivery is not None:
+                await self._in_time(delivery.wait(), WAIT_MS)
+            return outcomes
+
+        return Deferred.fromCoroutine(configured())
+
+    def _answered(
+        self,
+        run: Callable[[Tenure], Awaitable[tuple[list[T | ApiError], Delivery | None]]],
+        timeout_ms: int,
+        topic_of: Callable[[T], str],
+    ) -> Deferred[list[T | ApiError]]:
+        """Carry out, wait for the brokers, and put what they could not do in the place of the outcomes."""
+
+        async def answered() -> list[T | ApiError]:
+            outcomes, delivery = await self.controller.submit(run)
+            if delivery is None:
+                return outcomes
+            failed: dict[str, ApiError] = {}
+
+            def note(errors: Mapping[TopicPartition, ApiError]) -> None:
+                for name, error in errors.items():
+                    failed.setdefault(name.topic, error)
+
+            if await self._in_time(delivery.wait().addCallback(note), timeout_ms):
+                return [
+                    outcome if isinstance(outcome, ApiError) else failed.get(topic_of(outcome), outcome)
+                    for outcome in outcomes
+                ]
+            late = ApiError(ErrorCode.REQUEST_TIMED_OUT, "not all brokers serve it yet")
+            return [outcome if isinstance(outcome, ApiError) else late for outcome in outcomes]
+
+        return Deferred.fromCoroutine(answered())
+
+    def _in_time(self, work: Deferred[T], timeout_ms: int) -> Deferred[bool]:
+        """Whether ``work`` ends in time; if not, it goes on, and its failure is logged."""
+        in_time: Deferred[bool] = Deferred()
+        seconds = (timeout_ms if timeout_ms > 0 else WAIT_MS) / 1000
+        timer = self.clock.callLater(seconds, lambda: in_time.callback(False))
+
+        def done(result: T | Failure) -> None:
+            if in_time.called:
+                if isinstance(result, Failure):
+                    self._log.failure("administration failed after its request had timed out", result)
+                return
+            timer.cancel()
+            if isinstance(result, Failure):
+                in_time.errback(result)
+            else:
+                in_time.callback(True)
+
+        work.addBoth(done)
+        return in_time
+
+    def _log_creation(self, tenure: Tenure, topic: TopicRecord) -> None:
+        self._log.info(
+            "topic {topic} was created: id {id}, {partitions} partitions",
+            topic=topic.name,
+            id=topic.topic_id,
+            partitions=len(topic.partitions),
+        )
+        twins = metric_twins(tenure.state, topic.name)
+        if twins:
+            self._log.warn(
+                "topic {topic}: '.' and '_' are the same in metric names, which do not tell it from {twins}",
+                topic=topic.name,
+                twins=twins,
+            )
+
+
+def _twice(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name for name, times in Counter(names).items() if times > 1)
+
+
+def _refuse_twice(name: str, twice: frozenset[str]) -> None:
+    if name in twice:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"the request names topic {name!r} twice")
