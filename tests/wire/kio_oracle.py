@@ -82,6 +82,8 @@ def chooser(layout: StructLayout, theirs: Any) -> Chooser:
             match field.metadata.get("kafka_type"):
                 case "error_code":
                     limits[here] = st.sampled_from(_ERROR_CODES)
+                case "timedelta_i64":
+                    limits[here] = st.integers(-_LAST_DAY, _LAST_DAY)
                 case "datetime_i64":
                     limits[here] = st.integers(-1 if _optional(field) else 0, _LAST_DAY)
             inner = each.shape.element if isinstance(each.shape, Array) else each.shape

@@ -12,6 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.errors import DecodeError
 from logbus.wire.layout import message_layout
 from logbus.wire.messages import API_KEYS, API_NAMES, api
+from logbus.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from logbus.wire.schema import MessageSpec, decode, encode, message_spec
 from tests.wire import kio_oracle, reference
 from tests.wire.instances import messages
@@ -26,6 +27,8 @@ NOT_IN_KIO = {
     "DeleteTopics": {0},
     "DescribeConfigs": {0},
     "OffsetForLeaderEpoch": {0, 1},
+    "OffsetCommit": {0, 1},
+    "OffsetFetch": {0},
 }
 
 #: Tags that no message has, in order.
@@ -47,8 +50,9 @@ DAMAGE = [
 
 
 def declared() -> list[MessageSpec]:
-    """Requests and responses of all APIs."""
-    return [message_spec(cls) for key in sorted(API_KEYS) for cls in (api(key).request, api(key).response)]
+    """Requests and responses of all APIs, and data inside them."""
+    specs = [message_spec(cls) for key in sorted(API_KEYS) for cls in (api(key).request, api(key).response)]
+    return [*specs, message_spec(ConsumerProtocolSubscription), message_spec(ConsumerProtocolAssignment)]
 
 
 def versions(spec: MessageSpec) -> range:

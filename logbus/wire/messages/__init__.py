@@ -1,14 +1,17 @@
 """
 The messages, one family per module, and the register of APIs by number.
 
-============================================= ===================================================
-:mod:`~logbus.wire.messages.api_versions`     what a broker serves
-:mod:`~logbus.wire.messages.metadata`         brokers, leaders, topics described
-:mod:`~logbus.wire.messages.records`          produce, fetch, offsets by time and by epoch
-:mod:`~logbus.wire.messages.topics`           topics created and deleted
-:mod:`~logbus.wire.messages.configs`          settings described and altered
-:mod:`~logbus.wire.messages.transactions`     producer ids
-============================================= ===================================================
+============================================== ===================================================
+:mod:`~logbus.wire.messages.api_versions`      what a broker serves
+:mod:`~logbus.wire.messages.metadata`          brokers, leaders, topics described
+:mod:`~logbus.wire.messages.records`           produce, fetch, offsets by time and by epoch
+:mod:`~logbus.wire.messages.topics`            topics created and deleted
+:mod:`~logbus.wire.messages.configs`           settings described and altered
+:mod:`~logbus.wire.messages.transactions`      producer ids
+:mod:`~logbus.wire.messages.groups`            coordinators, members of groups
+:mod:`~logbus.wire.messages.offsets`           offsets that groups commit
+:mod:`~logbus.wire.messages.consumer_protocol` what members of a group tell each other (no API of its own)
+============================================== ===================================================
 
 A family is imported when one of its APIs is first asked for: declaring all of them at once costs a part of a second.
 """
@@ -34,6 +37,17 @@ _FAMILIES = {
     "topics": {19: "CreateTopics", 20: "DeleteTopics", 21: "DeleteRecords", 37: "CreatePartitions"},
     "configs": {32: "DescribeConfigs", 33: "AlterConfigs", 44: "IncrementalAlterConfigs"},
     "transactions": {22: "InitProducerId"},
+    "groups": {
+        10: "FindCoordinator",
+        11: "JoinGroup",
+        12: "Heartbeat",
+        13: "LeaveGroup",
+        14: "SyncGroup",
+        15: "DescribeGroups",
+        16: "ListGroups",
+        42: "DeleteGroups",
+    },
+    "offsets": {8: "OffsetCommit", 9: "OffsetFetch", 47: "OffsetDelete"},
 }
 
 _PLACES = {key: (family, name) for family, apis in _FAMILIES.items() for key, name in apis.items()}

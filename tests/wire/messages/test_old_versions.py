@@ -13,6 +13,19 @@ from logbus.wire.messages.configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from logbus.wire.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
 from logbus.wire.messages.records import (
     EpochEndOffset,
     ListOffsetsPartition,
@@ -166,4 +179,47 @@ class OldVersionTests(SynchronousTestCase):
         found.leader_epoch = 6
         self.check(
             response, 1, "00 00 00 01  00 01 74  00 00 00 01  00 00  00 00 00 01  00 00 00 06  00 00 00 00 00 00 00 09"
+        )
+
+    def test_offset_commit(self) -> None:
+        """Version 0 knows no generations; version 1 alone has a time for each offset."""
+        partition = OffsetCommitRequestPartition(partition_index=1, committed_offset=9, committed_metadata=None)
+        topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
+        self.check(
+            OffsetCommitRequest(group_id="g", topics=[topic]),
+            0,
+            "00 01 67  00 00 00 01  00 01 74  00 00 00 01  00 00 00 01  00 00 00 00 00 00 00 09  ff ff",
+        )
+        partition.commit_timestamp = 5
+        self.check(
+            OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=3, member_id="m", topics=[topic]),
+            1,
+            """
+            00 01 67  00 00 00 03  00 01 6d      # group, generation, member
+            00 00 00 01  00 01 74
+            00 00 00 01  00 00 00 01
+            00 00 00 00 00 00 00 09              # offset
+            00 00 00 00 00 00 00 05              # time
+            ff ff                                # metadata
+            """,
+        )
+        answered = OffsetCommitResponseTopic(name="t", partitions=[OffsetCommitResponsePartition(partition_index=1)])
+        for version in (0, 1):
+            self.check(
+                OffsetCommitResponse(topics=[answered]),
+                version,
+                "00 00 00 01  00 01 74  00 00 00 01  00 00 00 01  00 00",
+            )
+
+    def test_offset_fetch_0(self) -> None:
+        """Version 0, of offsets kept in ZooKeeper, is spelt like version 1; all topics cannot be asked for."""
+        request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[1])])
+        self.check(request, 0, "00 01 67  00 00 00 01  00 01 74  00 00 00 01  00 00 00 01")
+        request.topics = None
+        self.assertRaises(ValueError, encode, request, 0)
+        partition = OffsetFetchResponsePartition(partition_index=1, committed_offset=-1)
+        self.check(
+            OffsetFetchResponse(topics=[OffsetFetchResponseTopic(name="t", partitions=[partition])]),
+            0,
+            "00 00 00 01  00 01 74  00 00 00 01  00 00 00 01  ff ff ff ff ff ff ff ff  00 00  00 00",
         )

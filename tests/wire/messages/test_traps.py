@@ -7,6 +7,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.errors import DecodeError
 from logbus.wire.messages import api
 from logbus.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey
+from logbus.wire.messages.consumer_protocol import ConsumerProtocolSubscription, TopicPartitions
+from logbus.wire.messages.groups import FindCoordinatorRequest, JoinGroupResponse
 from logbus.wire.messages.metadata import (
     Cursor,
     DescribeTopicPartitionsResponse,
@@ -15,6 +17,7 @@ from logbus.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
 )
+from logbus.wire.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic
 from logbus.wire.messages.records import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -27,7 +30,7 @@ from logbus.wire.messages.records import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from logbus.wire.schema import SchemaError, decode, decoder, encode
+from logbus.wire.schema import SchemaError, decode, decode_versioned, decoder, encode
 from tests.wire.golden import octets
 
 
@@ -207,3 +210,47 @@ class CursorTests(SynchronousTestCase):
         self.assertEqual(encode(last, 0), [octets("00 00 00 00  01  ff  00")])
         last.next_cursor = Cursor(topic_name="t", partition_index=3)
         self.assertEqual(encode(last, 0), [octets("00 00 00 00  01  01 02 74 00 00 00 03 00  00")])
+
+
+class GroupTests(SynchronousTestCase):
+    """Where the group messages change their shape."""
+
+    def test_coordinators_in_batches(self) -> None:
+        """From version 4 one request finds several coordinators; what the other shape says is refused."""
+        self.assertEqual(encode(FindCoordinatorRequest(key="g"), 3), [octets("02 67  00  00")])
+        self.assertEqual(encode(FindCoordinatorRequest(coordinator_keys=["g"]), 4), [octets("00  02 02 67  00")])
+        self.assertRaises(ValueError, encode, FindCoordinatorRequest(key="g"), 4)
+        self.assertRaises(ValueError, encode, FindCoordinatorRequest(coordinator_keys=["g"]), 3)
+
+    def test_offsets_of_all_topics(self) -> None:
+        """Null topics ask for all from version 2, and per group from version 8."""
+        self.assertRaises(DecodeError, decode, OffsetFetchRequest, 1, octets("00 01 67  ff ff ff ff"))
+        self.assertIsNone(decode(OffsetFetchRequest, 2, octets("00 01 67  ff ff ff ff"))[0].topics)
+        (data,) = encode(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g")]), 8)
+        self.assertEqual(data, octets("02 02 67 00 00  00  00"))
+        one = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[])])
+        self.assertRaises(ValueError, encode, one, 8)
+
+    def test_protocol_of_no_group(self) -> None:
+        """The name of the protocol may be null from version 7; before, nothing chosen is an empty string."""
+        failed = JoinGroupResponse(error_code=25)
+        for version in range(10):
+            encode(failed, version)
+        failed.protocol_name = None
+        self.assertRaises(ValueError, encode, failed, 6)
+        encode(failed, 7)
+
+    def test_subscription_of_aiokafka(self) -> None:
+        """A subscription as clients write it: version 0, topics, and user data that may be empty."""
+        found, version = decode_versioned(
+            ConsumerProtocolSubscription, octets("00 00 00 00 00 01 00 01 74 00 00 00 00")
+        )
+        self.assertEqual((found, version), (ConsumerProtocolSubscription(topics=["t"], user_data=b""), 0))
+
+    def test_subscription_with_owned_partitions(self) -> None:
+        """Version 1 tells what the member owns already."""
+        data = octets(
+            "00 01  00 00 00 01 00 01 74  ff ff ff ff  00 00 00 01 00 01 74 00 00 00 02 00 00 00 00 00 00 00 05"
+        )
+        found, _ = decode_versioned(ConsumerProtocolSubscription, data)
+        self.assertEqual(found.owned_partitions, [TopicPartitions(topic="t", partitions=[0, 5])])
