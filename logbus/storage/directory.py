@@ -224,15 +224,19 @@ class LogDirectory:
 
     async def close(self) -> None:
         """Sync everything, and leave the marker, if the disk works; let go of the directory in any case."""
+        bug: Exception | None = None
         try:
             if self.is_online:
                 await self._close_logs()
         except (ApiError, StorageError) as error:
             self._log.error("{root} was not closed cleanly: {error}", root=self.disk.root, error=error)
-        finally:
-            for log in self.logs.values():
-                await log.close()
-            await self.disk.close()
+        except Exception as error:
+            bug = error
+        for log in self.logs.values():
+            await log.close()
+        await self.disk.close()
+        if bug is not None:
+            raise bug
 
     async def _close_logs(self) -> None:
         entries = {}

@@ -343,3 +343,20 @@ class Disk:
 
         lanes, self._lanes = list(self._lanes.values()), {}
         return gatherResults([lane.stop() for lane in lanes]).addCallback(unlock)
+
+
+def disks_at(paths: Sequence[str], reactor: IReactorFromThreads) -> list[Disk]:
+    """
+    A disk for each log directory; those that do not exist are created.
+
+    :raises ConfigError: one cannot be created, or is no directory.
+    """
+    disks = []
+    for path in paths:
+        root = os.path.realpath(path)
+        try:
+            os.makedirs(root, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"the log directory {path} cannot be created: {error}") from error
+        disks.append(Disk(root, reactor))
+    return disks

@@ -361,20 +361,19 @@ class Log:
     def _segment_for(self, header: BatchHeader, last_offset: int, now_ms: int) -> Segment:
         """The active segment; a new one if the batch does not fit the current one, or that is too old."""
         segment = self.segments[-1]
-        size = segment.size
-        if not size:
-            if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
-                return self.roll(header.base_offset)
-            return segment
         config = self.config
+        if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+            # Where a leader's log has a gap this wide, the segment begins behind it.
+            return self.roll(header.base_offset if last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET else None)
+        if not segment.size:
+            return segment
         if segment.first_timestamp >= 0 <= header.max_timestamp:
             age = header.max_timestamp - segment.first_timestamp
         else:
             age = now_ms - segment.created_ms
         if (
-            size + header.length + 12 > config.segment_bytes
+            segment.size + header.length + 12 > config.segment_bytes
             or age > self._roll_ms()
-            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
             or (segment.offsets.count + 1) * OFFSET_ENTRY_SIZE > config.segment_index_bytes
             or (segment.times.count + 1) * TIME_ENTRY_SIZE > config.segment_index_bytes
         ):

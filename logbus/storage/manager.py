@@ -284,7 +284,8 @@ class LogManager:
     def truncate(self, offsets: Mapping[TopicPartition, int]) -> Deferred[None]:
         """
         Truncate logs. Where one is cut below its recovery point, the lower point is put down first: after a crash
-        recovery would trust bytes written in the place of those that were synced.
+        recovery would trust bytes written in the place of those that were synced. Nothing may be appended to the logs
+        until this fires: then the cuts are on stable storage, too.
 
         :param offsets: for each partition, the first offset to remove.
         """
@@ -303,8 +304,11 @@ class LogManager:
                 log.flushed_end_offset = min(log.flushed_end_offset, offset)
             if lower:
                 await directory.checkpoint_recovery_points()
-            for log, offset in logs:
+            cut = [(log, offset) for log, offset in logs if offset < log.log_end_offset]
+            for log, offset in cut:
                 log.truncate_to(offset)
+            # Before anything is written in the place of what was there: a crash must not mix the two.
+            await gatherResults([log.durability.flush() for log, _ in cut])
 
     def delete_records(self, partition: TopicPartition, offset: int) -> Deferred[int]:
         """

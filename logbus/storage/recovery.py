@@ -113,14 +113,19 @@ async def recover(log: Log, recovery_point: int, start_offset: int, progress: Pr
 
     kept = segments[:first]
     end = bases[first]
+    scan = _Scan(log, segments[first], recovery_point, end, None)
     for i in range(first, len(segments)):
         segment = segments[i]
+        if segment.base_offset > recovery_point and segment.base_offset - end in range(1, MAX_RELATIVE_OFFSET):
+            # A segment begins where the log ended. This one outlived a truncation that a power cut half undid.
+            await _cut(log, scan, segments[i:], f"segment {segment.base_offset} does not follow offset {end}")
+            break
         scan = _Scan(log, segment, recovery_point, end, bases[i + 1] if i + 1 < len(bases) else None)
         await scan.run(scan_from, progress)
         kept.append(segment)
         end = scan.end
         if scan.problem is not None:
-            await _cut(log, scan, segments[i + 1 :])
+            await _cut(log, scan, segments[i + 1 :], scan.problem)
             break
         if i + 1 < len(segments):
             segment.seal()
@@ -151,11 +156,15 @@ async def _check_older(log: Log, segment: Segment, progress: Progress) -> None:
         segment.max_timestamp_offset = segment.base_offset + relative
 
 
-async def _cut(log: Log, scan: _Scan, behind: list[Segment]) -> None:
-    """Cut the log where a scan ended, and say so."""
+async def _cut(log: Log, scan: _Scan, behind: list[Segment], problem: str) -> None:
+    """
+    Cut the log where a scan ended, and say so. The cut is synced before anything is written in the place of what was
+    there: a second crash must not bring back some of it.
+    """
     segment = scan.segment
     torn = segment.size - scan.position
-    segment.log.get().truncate(scan.position)
+    file = segment.log.get()
+    file.truncate(scan.position)
     segment.size = scan.position
     for later in behind:
         torn += later.size
@@ -166,9 +175,9 @@ async def _cut(log: Log, scan: _Scan, behind: list[Segment]) -> None:
         "{partition}: cut at offset {offset}: {torn} bytes removed from byte {position} of {path} on"
         "{behind}: {problem}",
         partition=log.partition, offset=scan.end, torn=torn, position=scan.position, path=segment.log.path,
-        behind=f", with {len(behind)} later segments" if behind else "", problem=scan.problem,
+        behind=f", with {len(behind)} later segments" if behind else "", problem=problem,
     )  # fmt: skip
-    await log.disk.submit(Lane.BACKGROUND, log.disk.sync_directory, log.directory)
+    await log.disk.submit(Lane.BACKGROUND, sync_all, log.disk, (), [file], [log.directory])
 
 
 @define(eq=False)

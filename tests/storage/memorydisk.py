@@ -1,0 +1,422 @@
+"""
+A disk in memory that remembers what was synced, fails on request, and can lose its power.
+
+What was written but not synced may be there after a power cut, or not, or in part: :meth:`MemoryDisk.after_power_cut`
+gives a disk in one of the states that a real one could be found in. A file's new name, too, is safe only once its
+directory was synced.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail, succeed
+from zope.interface import implementer
+
+from logbus.errors import ApiError, ConfigError, StorageError
+from logbus.records.checksum import Buffer
+from logbus.storage.disk import refusal
+from logbus.storage.istorage import IDisk, IFile, Lane
+
+
+class Crashed(BaseException):
+    """The machine stops here. Not an Exception: nothing may catch it."""
+
+
+class Inode:
+    """A file's content, as the page cache has it and as the device has it."""
+
+    def __init__(self, durable: bytes = b"") -> None:
+        self.fd = os.memfd_create("inode")
+        self.durable = durable
+        # Unsynced changes, in order: (position, bytes written), or (size, None) for a truncation.
+        self.unsynced: list[tuple[int, bytes | None]] = []
+        self.modified_ns = 0
+        os.pwrite(self.fd, durable, 0)
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+    def content(self) -> bytes:
+        return os.pread(self.fd, os.fstat(self.fd).st_size, 0)
+
+    def write(self, position: int, data: bytes) -> None:
+        os.pwrite(self.fd, data, position)
+        self.unsynced.append((position, data))
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self.fd, size)
+        self.unsynced.append((size, None))
+
+    def sync(self) -> None:
+        self.durable = self.content()
+        self.unsynced.clear()
+
+    def after_power_cut(self, choose: Choice) -> bytes:
+        """What the device has, with as much of the unsynced changes as ``choose`` lets through."""
+        data = bytearray(self.durable)
+        for position, written in choose.changes(self.unsynced):
+            if written is None:
+                if position <= len(data):
+                    del data[position:]
+                else:
+                    data.extend(bytes(position - len(data)))
+            else:
+                if len(data) < position:
+                    # The length arrived, the bytes before did not.
+                    data.extend(bytes(position - len(data)))
+                data[position : position + len(written)] = written
+        return bytes(data)
+
+
+class Choice:
+    """What of the unsynced a power cut leaves: nothing, everything, or a random part."""
+
+    def __init__(self, mode: str, rng: random.Random | None = None) -> None:
+        assert mode in ("lose", "keep", "tear", "reorder")
+        self.mode = mode
+        self.rng = rng or random.Random(0)
+
+    def changes(self, unsynced: list[tuple[int, bytes | None]]) -> list[tuple[int, bytes | None]]:
+        if self.mode == "lose":
+            return []
+        if self.mode == "keep" or not unsynced:
+            return unsynced
+        if self.mode == "reorder":
+            return [change for change in unsynced if self.rng.random() < 0.7]
+        # A prefix, the last change of which is torn.
+        count = self.rng.randrange(len(unsynced) + 1)
+        chosen = unsynced[:count]
+        if count < len(unsynced):
+            position, written = unsynced[count]
+            if written:
+                chosen.append((position, written[: self.rng.randrange(len(written))]))
+        return chosen
+
+    def names(self, durable: dict[str, Any], volatile: dict[str, Any]) -> dict[str, Any]:
+        if self.mode == "lose":
+            return dict(durable)
+        if self.mode == "keep":
+            return dict(volatile)
+        result = dict(durable)
+        for name in durable.keys() | volatile.keys():
+            if self.rng.random() < 0.5:
+                if name in volatile:
+                    result[name] = volatile[name]
+                else:
+                    del result[name]
+        return result
+
+
+class Directory:
+    """Names, as the page cache has them and as the device has them."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Inode | Directory] = {}
+        self.durable: dict[str, Inode | Directory] = {}
+        self.modified_ns = 0
+
+
+@implementer(IFile)
+class MemoryFile:
+    """An open file."""
+
+    def __init__(self, disk: MemoryDisk, path: str, inode: Inode) -> None:
+        self._disk = disk
+        self._inode = inode
+        self.path = path
+        disk.open_files += 1
+
+    def __del__(self) -> None:
+        self._disk.open_files -= 1
+
+    def fileno(self) -> int:
+        return self._inode.fd
+
+    def size(self) -> int:
+        return os.fstat(self._inode.fd).st_size
+
+    def write(self, position: int, parts: Sequence[Buffer]) -> None:
+        disk = self._disk
+        disk.check()
+        data = b"".join(parts)
+        fault = disk.step("write", self.path)
+        if fault is None:
+            self._inode.write(position, data)
+            self._inode.modified_ns = disk.tick()
+            return
+        error, portion = fault
+        # Some of it may have got there before the error.
+        self._inode.write(position, data[: int(len(data) * portion)])
+        refused = refusal(error, f"append to {self.path}")
+        if refused is None:
+            raise disk.fail(StorageError(f"{disk.root}: writing {self.path} failed: {error}"))
+        self.truncate(position)
+        raise refused
+
+    def pread(self, length: int, position: int) -> bytes:
+        self._disk.plain_step("read", self.path)
+        return os.pread(self._inode.fd, length, position)
+
+    def truncate(self, size: int) -> None:
+        self._disk.check()
+        self._disk.plain_step("truncate", self.path)
+        self._inode.truncate(size)
+        self._inode.modified_ns = self._disk.tick()
+
+    def sync(self) -> None:
+        self._disk.plain_step("sync", self.path)
+        self._inode.sync()
+
+
+@implementer(IDisk)
+class MemoryDisk:
+    """
+    A disk in memory.
+
+    :ivar steps: operations so far that a crash could come between: writes, truncations, syncs, changes of names.
+    :ivar crash_at: the step before which the machine stops; None: never.
+    :ivar crashed: it did.
+    :ivar faults: asked before each step; may give an error and, for writes, the portion written before it.
+    :ivar held: lanes whose operations wait for :meth:`release`.
+    """
+
+    def __init__(self, root: str = "/memory", tree: Directory | None = None) -> None:
+        self.root = root
+        self.failure: StorageError | None = None
+        self.tree = tree or Directory()
+        self.steps = 0
+        self.crash_at: int | None = None
+        self.crashed = False
+        self.faults: Callable[[str, str], tuple[OSError, float] | OSError | None] = lambda op, path: None
+        self.held: set[Lane] = set()
+        self.open_files = 0
+        self.done: list[tuple[str, str]] = []
+        self.locked = False
+        self._waiting: list[tuple[Lane, Callable[..., Any], tuple[Any, ...], Deferred[Any]]] = []
+        self._listeners: list[Callable[[StorageError], None]] = []
+        self._time = 0
+
+    # -- Faults
+
+    def tick(self) -> int:
+        self._time += 1
+        return self._time * 1_000_000
+
+    def step(self, op: str, path: str) -> tuple[OSError, float] | None:
+        """One step that a crash could come before."""
+        if op != "read":
+            if self.crash_at is not None and self.steps >= self.crash_at:
+                self.crashed = True
+                raise Crashed(f"{op} {path}")
+            self.steps += 1
+            self.done.append((op, path))
+        fault = self.faults(op, path)
+        return (fault, 0.5) if isinstance(fault, OSError) else fault
+
+    def plain_step(self, op: str, path: str) -> None:
+        fault = self.step(op, path)
+        if fault is not None:
+            error = refusal(fault[0], f"{op} {path}") if op in ("create", "replace", "make", "open") else None
+            raise error or self.fail(StorageError(f"{self.root}: {op} {path}: {fault[0]}"))
+
+    def check(self) -> None:
+        if self.failure is not None:
+            raise self.offline()
+
+    def after_power_cut(self, choice: Choice) -> MemoryDisk:
+        """A disk as it may be found after a power cut."""
+
+        inodes: dict[Inode, Inode] = {}
+
+        def survivor(entry: Inode | Directory) -> Inode | Directory:
+            if isinstance(entry, Directory):
+                copy = Directory()
+                chosen = choice.names(entry.durable, entry.entries)
+                copy.entries = {name: survivor(child) for name, child in sorted(chosen.items())}
+                copy.durable = dict(copy.entries)
+                return copy
+            if entry not in inodes:
+                inodes[entry] = Inode(entry.after_power_cut(choice))
+            return inodes[entry]
+
+        tree = survivor(self.tree)
+        assert isinstance(tree, Directory)
+        return MemoryDisk(self.root, tree)
+
+    def after_kill(self) -> MemoryDisk:
+        """The disk after the process died and the machine did not: everything written is there."""
+        return MemoryDisk(self.root, self.tree)
+
+    # -- IDisk
+
+    def on_failure(self, listener: Callable[[StorageError], None]) -> None:
+        self._listeners.append(listener)
+
+    def fail(self, error: StorageError) -> StorageError:
+        if self.failure is None:
+            self.failure = error
+            for listener in self._listeners:
+                listener(error)
+        return self.failure
+
+    def offline(self) -> StorageError:
+        return StorageError(f"{self.root} is offline: {self.failure}")
+
+    def submit(self, lane: Lane, op: Callable[..., Any], *args: Any) -> Deferred[Any]:
+        if self.failure is not None:
+            return fail(self.offline())
+        done: Deferred[Any] = Deferred()
+        self._waiting.append((lane, op, args, done))
+        if lane not in self.held:
+            self.release(lane)
+        return done
+
+    def release(self, lane: Lane, count: int = 1_000_000) -> int:
+        """Run up to ``count`` waiting operations of a lane, oldest first; how many ran."""
+        ran = 0
+        while ran < count:
+            job = next((job for job in self._waiting if job[0] is lane), None)
+            if job is None:
+                break
+            self._waiting.remove(job)
+            ran += 1
+            _, op, args, done = job
+            try:
+                value, error = op(*args), None
+            except Crashed:
+                # From a machine that stopped no answer comes.
+                return ran
+            except Exception as raised:
+                value, error = None, raised
+            if self.failure is not None:
+                done.errback(self.offline())
+            elif error is not None:
+                done.errback(error)
+            else:
+                done.callback(value)
+        return ran
+
+    def _find(self, path: str) -> Inode | Directory | None:
+        entry: Inode | Directory | None = self.tree
+        for name in path.split("/") if path else ():
+            if not isinstance(entry, Directory):
+                return None
+            entry = entry.entries.get(name)
+        return entry
+
+    def _parent(self, path: str) -> tuple[Directory, str]:
+        directory, _, name = path.rpartition("/")
+        parent = self._find(directory)
+        if not isinstance(parent, Directory):
+            raise self.fail(StorageError(f"{self.root}: there is no directory {directory}"))
+        return parent, name
+
+    def open(self, path: str, create: bool = False) -> MemoryFile:
+        inode = self._find(path)
+        if inode is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, path)
+            self.plain_step("create", path)
+            parent, name = self._parent(path)
+            inode = parent.entries[name] = Inode()
+            parent.modified_ns = self.tick()
+        else:
+            fault = self.faults("open", path)
+            if isinstance(fault, OSError):
+                raise refusal(fault, f"open {path}") or self.fail(StorageError(str(fault)))
+        assert isinstance(inode, Inode)
+        return MemoryFile(self, path, inode)
+
+    def names(self, path: str) -> list[str]:
+        entry = self._find(path)
+        return list(entry.entries) if isinstance(entry, Directory) else []
+
+    def exists(self, path: str) -> bool:
+        return self._find(path) is not None
+
+    def size(self, path: str) -> int:
+        return len(self.read(path))
+
+    def modified_ns(self, path: str) -> int:
+        entry = self._find(path)
+        if entry is None:
+            raise FileNotFoundError(errno.ENOENT, path)
+        return entry.modified_ns
+
+    def read(self, path: str) -> bytes:
+        entry = self._find(path)
+        if not isinstance(entry, Inode):
+            raise FileNotFoundError(errno.ENOENT, path)
+        return entry.content()
+
+    def replace(self, path: str, data: bytes, sync: bool = True) -> None:
+        self.check()
+        self.plain_step("replace", path)
+        parent, name = self._parent(path)
+        inode = Inode()
+        inode.write(0, data)
+        if sync:
+            self.plain_step("sync", path)
+            inode.sync()
+        parent.entries[name] = inode
+        parent.modified_ns = self.tick()
+        if sync:
+            self.sync_directory(path.rpartition("/")[0])
+
+    def make_directory(self, path: str) -> None:
+        parent, name = self._parent(path)
+        if name not in parent.entries:
+            self.plain_step("make", path)
+            parent.entries[name] = Directory()
+            parent.modified_ns = self.tick()
+
+    def rename(self, old: str, new: str) -> None:
+        self.plain_step("rename", old)
+        source, name = self._parent(old)
+        target, new_name = self._parent(new)
+        target.entries[new_name] = source.entries.pop(name)
+        source.modified_ns = target.modified_ns = self.tick()
+
+    def unlink(self, path: str) -> None:
+        if self._find(path) is not None:
+            self.plain_step("unlink", path)
+            parent, name = self._parent(path)
+            del parent.entries[name]
+            parent.modified_ns = self.tick()
+
+    def remove_tree(self, path: str) -> None:
+        self.unlink(path)
+
+    def sync_directory(self, path: str) -> None:
+        self.plain_step("sync-directory", path)
+        directory = self._find(path)
+        if not isinstance(directory, Directory):
+            raise self.fail(StorageError(f"{self.root}: there is no directory {path}"))
+        directory.durable = dict(directory.entries)
+
+    def lock(self) -> None:
+        if self.locked:
+            raise ConfigError(f"{self.root} is in use")
+        self.locked = True
+
+    def close(self) -> Deferred[None]:
+        self.locked = False
+        return succeed(None)
+
+
+def no_space() -> OSError:
+    """As a full disk answers."""
+    return OSError(errno.ENOSPC, "No space left on device")
+
+
+def broken() -> OSError:
+    """As a dying disk answers."""
+    return OSError(errno.EIO, "Input/output error")
+
+
+__all__ = ["ApiError", "Choice", "Crashed", "Lane", "MemoryDisk", "broken", "no_space"]
