@@ -157,7 +157,7 @@ def main() -> None:
         theirs = kio_codec(message, version)
         if theirs is not None:
             entity = theirs[0](data)
-            times = [microseconds(call, rounds) for call in (lambda: theirs[0](data), lambda: theirs[1](entity))]  # type: ignore[index]  # noqa: B023
+            times = [microseconds(call, rounds) for call in (lambda: theirs[0](data), lambda: theirs[1](entity))]  # noqa: B023
             line += f"{times[0]:>9.2f}/{times[1]:<8.2f}"
         print(line)
 

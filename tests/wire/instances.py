@@ -79,7 +79,7 @@ def _field(each: FieldLayout, layout: StructLayout, choose: Chooser, path: tuple
     elif isinstance(shape, WireType):
         values = primitives(shape)
         if shape == RECORDS:
-            values = st.one_of(values, values.map(memoryview))
+            values = st.one_of(values, values.map(memoryview))  # type: ignore[arg-type]
     else:
         values = structs(layout.nested(shape), choose, path)
         if each.spec.tag is not None and each.spec.default is None and not each.marked:

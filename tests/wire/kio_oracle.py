@@ -39,7 +39,7 @@ def kio_class(spec: MessageSpec, version: int) -> Any | None:
         name = API_NAMES[spec.api_key]
     kind = {"request": EntityType.request, "response": EntityType.response, "data": EntityType.data}[spec.kind]
     module = "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")
-    path = schema_name_map.get(module, {}).get(version, {}).get(kind)
+    path = schema_name_map.get(module, {}).get(version, {}).get(kind)  # type: ignore[call-overload]
     if path is None:
         return None
     where, attribute = path.split(":")

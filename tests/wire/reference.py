@@ -39,7 +39,7 @@ def spell(value: Any, layout: StructLayout, unknown: tuple[tuple[int, bytes], ..
             continue
         tags.append((each.spec.tag, _field(given, each, layout, unknown)))
     tags.extend(unknown)
-    return out + varint(len(tags)) + b"".join(varint(tag) + varint(len(body)) + body for tag, body in tags)
+    return out + varint(len(tags)) + b"".join(varint(tag or 0) + varint(len(body)) + body for tag, body in tags)
 
 
 def _field(value: Any, each: FieldLayout, layout: StructLayout, unknown: tuple[tuple[int, bytes], ...]) -> bytes:

@@ -136,7 +136,7 @@ class NonsenseTests(SynchronousTestCase):
 
         @message(None, versions="0-1", flexible="0+")
         class Either:
-            one: Int16 | String  # type: ignore[valid-type]
+            one: Int16 | String
 
         self.refused(Bare, "int is not declared")
         self.refused(Holes, "Holes.names: a list of .* cannot be sent")

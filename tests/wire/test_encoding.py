@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,7 +40,8 @@ class PartsTests(SynchronousTestCase):
 
     def test_one_part_without_files(self) -> None:
         """What is in memory is joined to one bytes object, views and lists included."""
-        for records in (None, b"", b"abc", memoryview(b"abc"), [b"a", memoryview(b"bc")], [], bytearray(b"abc")):
+        forms: list[Any] = [None, b"", b"abc", memoryview(b"abc"), [b"a", memoryview(b"bc")], [], bytearray(b"abc")]
+        for records in forms:
             for version in (4, 12):
                 parts = encode(response(records, b"z"), version)
                 self.assertEqual([type(part) for part in parts], [bytes])
@@ -62,6 +64,14 @@ class PartsTests(SynchronousTestCase):
                 [each.records for each in decoded.responses[0].partitions],
                 [one.read(), b"mem", two.read() + b"tail", None],
             )
+
+    def test_slice_before_bytes(self) -> None:
+        """A list of parts is looked through to its end."""
+        one = self.slice(0, 20)
+        for records in ([one, b"tail"], [b"head", one], [b"a", one, b"b"]):
+            parts = encode(response(records), 12)
+            self.assertIn(one, parts)
+            self.assertEqual(joined(parts), joined(encode(response(joined(records)), 12)))
 
     def test_lengths_of_slices(self) -> None:
         """A compact length is right on both sides of its second byte."""

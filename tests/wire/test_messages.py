@@ -99,6 +99,7 @@ class MessageTests(SynchronousTestCase):
             data = spelled(message, version)
             self.assertEqual(data, reference.spell(message, layout))
             strange = before + reference.spell(message, layout, unknown)
+            decoded: Any
             decoded, end = decode(spec.cls, version, buffer(strange + b"more"), len(before), 100_000)
             self.assertEqual((decoded, end), (message, len(strange)))
 

@@ -153,7 +153,7 @@ class SpellingTests(SynchronousTestCase):
     def test_nullable_structs(self) -> None:
         """One byte before a nullable struct says whether it is there (KIP-893), also inside a tag."""
         self.check(
-            tree(root=Leaf(number=2, word=""), note="n", best=Leaf(number=1)),
+            tree(root=Leaf(number=2, word=""), note="n", best=Leaf(number=1), sizes=[9]),
             3,
             """
             00 00 00 01                # count
@@ -161,7 +161,8 @@ class SpellingTests(SynchronousTestCase):
             00                         # numbers: null
             01 00 02 01 00             # root: there; number, empty word, no tags
             02 6e                      # note
-            01                         # one tag
+            02                         # two tags, by number, not as declared
+            02 03 02 00 09             #   2: sizes, one of them
             03 05 01 00 01 00 00       #   3, five bytes: best: there; number, null word, no tags
             """,
         )
@@ -263,6 +264,13 @@ class Twig_:
     """Only tags."""
 
     leaf: Leaf | None = tagged(0, "0+", default=None)
+
+
+@message(None, versions="0", flexible="0+")
+class Bush:
+    """Structs without tags that we know."""
+
+    leaves: list[Leaf]
 
 
 def everything(**given: Any) -> Everything:
@@ -375,6 +383,11 @@ class TagTests(SynchronousTestCase):
         for tags in ("03  07 00 08 00 09 00", "ff ff ff ff 0f"):
             with self.assertRaises(BudgetExceeded):
                 self.read(tags, budget=2)
+        # One for each of two leaves, and one for each of their three tags.
+        leaves = octets("03  00 00 00  02 04 00 05 00  00 00 00  01 04 00  00")
+        self.assertEqual(len(decode(Bush, 0, leaves, 0, 5)[0].leaves), 2)
+        with self.assertRaises(BudgetExceeded):
+            decode(Bush, 0, leaves, 0, 4)
         with self.assertRaises(BudgetExceeded):
             decode(Twig_, 0, octets("01  00 0c  00 01 00  04 01 00 02 00 03 00 04 00"), 0, 4)
 
@@ -409,9 +422,17 @@ class LimitTests(SynchronousTestCase):
 
     def test_varints_too_long(self) -> None:
         """A varint of more than five bytes, or 32 bits, is refused."""
-        for length in ("80 80 80 80 80 01", "ff ff ff ff 1f", "80 80 80 80 80 80 80 80 80 01"):
+        for length in ("80 80 80 80 80 01", "80 80 80 80 80 00", "ff ff ff ff 1f", "80 80 80 80 80 80 80 80 80 01"):
             with self.assertRaisesRegex(DecodeError, "varint"):
                 decode(TreeRequest, 2, octets(f"00 00 00 01  {length}"))
+
+    def test_null_the_long_way(self) -> None:
+        """Zero, and so null, can be spelt in several bytes; it must not lead us backwards."""
+        with self.assertRaisesRegex(DecodeError, "Twig.name is null"):
+            decode(TreeRequest, 2, octets("00 00 00 01  02  80 00  00  00  01  00"))
+        with self.assertRaisesRegex(DecodeError, "twigs is null"):
+            decode(TreeRequest, 2, octets("00 00 00 01  80 80 00  00  01  00"))
+        self.assertIsNone(decode(TreeRequest, 2, octets("00 00 00 01  01  00  80 00  00"))[0].note)
 
     def test_strings_too_long(self) -> None:
         """A string has at most 32767 bytes, also where its length could say more."""
@@ -445,12 +466,12 @@ class EncodeErrorTests(SynchronousTestCase):
         for version, wrong, words in (
             (1, tree(count="x"), r"TreeRequest v1: count is 'x', not of type int32"),
             (1, tree(count=2**31), r"count is 2147483648, not of type int32"),
-            (2, tree(twigs=[Twig(name="a"), Twig(name=5)]), r"twigs\[1\]\.name is 5, not a string"),
+            (2, tree(twigs=[Twig(name="a"), Twig(name=5)]), r"twigs\[1\]\.name is 5, not a string"),  # type: ignore[arg-type]
             (2, tree(twigs=[Leaf()]), r"twigs\[0\]\.Leaf\(.*\) is not a Twig"),
             (2, tree(twigs=5), r"twigs is 5, not a list"),
             (2, tree(numbers=["1"]), r"numbers\[0\] is '1', not of type int32"),
             (2, tree(note="\ud800"), r"note is not Unicode text"),
-            (2, tree(twigs=[Twig(name="", leaf=Leaf(number=None))]), r"twigs\[0\]\.leaf\.number is null"),
+            (2, tree(twigs=[Twig(name="", leaf=Leaf(number=None))]), r"twigs\[0\]\.leaf\.number is null"),  # type: ignore[arg-type]
             (0, everything(i=b"short"), r"i is b'short', not 16 bytes"),
             (0, everything(m=[b"short"]), r"m\[0\] is b'short', not 16 bytes"),
             (0, everything(j="text"), r"j is 'text', not bytes"),
