@@ -87,8 +87,9 @@ class Membership:
     session_timeout: float
     gave_up: Callable[[Failure], object]
     epoch: int = field(default=-1, init=False)
-    _generation: int = field(default=0, init=False)
-    _unsubscribe: Callable[[], None] | None = field(default=None, init=False)
+    _attempt: int = field(default=0, init=False)
+    _first: Deferred[int] | None = field(default=None, init=False)
+    _unsubscribe: Callable[[], None] = field(default=lambda: None, init=False)
     _log = Logger()
 
     @property
@@ -98,28 +99,23 @@ class Membership:
 
     def register(self) -> Deferred[int]:
         """
-        Join; fires with the broker's epoch.
+        Join; fires with the broker's epoch, after as many attempts as the connection to the store takes.
 
         :raise ApiError: DUPLICATE_BROKER_REGISTRATION when another broker lives under this id.
         """
-
-        async def run() -> int:
-            epoch = await self._register()
-            if self._unsubscribe is None:
-                self._unsubscribe = self.store.subscribe(self._session_changed)
-            return epoch
-
-        return Deferred.fromCoroutine(run())
+        first = self._first = Deferred()
+        self._unsubscribe = self.store.subscribe(self._session_changed)
+        self._try()
+        return first
 
     def unregister(self) -> Deferred[None]:
         """Leave: the others learn at once that this broker serves no more."""
 
         async def run() -> None:
-            if self._unsubscribe is not None:
-                self._unsubscribe()
-                self._unsubscribe = None
-            if self.epoch >= 0 and self._generation == self.store.generation:
-                self.epoch = -1
+            self._unsubscribe()
+            self._attempt += 1
+            registered, self.epoch = self.epoch >= 0, -1
+            if registered:
                 try:
                     await self.store.delete(self.path)
                 except (NoNode, ConnectionLost, SessionLost):
@@ -130,17 +126,38 @@ class Membership:
     def _session_changed(self, state: SessionState) -> None:
         if state in (SessionState.LOST, SessionState.CLOSED):
             self.epoch = -1
-        elif state is SessionState.CONNECTED and self.store.generation != self._generation:
-            Deferred.fromCoroutine(self._register()).addErrback(self._failed)
+        elif state is SessionState.CONNECTED and self.epoch < 0:
+            self._try()
 
-    def _failed(self, failure: Failure) -> None:
-        if failure.check(ConnectionLost, SessionLost) is not None:
+    def _try(self) -> None:
+        # An attempt that a later one has overtaken may still wait for a watch that went with its connection.
+        self._attempt += 1
+        number = (self._attempt,)
+        Deferred.fromCoroutine(self._register()).addCallbacks(self._succeeded, self._failed, number, {}, number)
+
+    def _succeeded(self, epoch: int, attempt: int) -> None:
+        if attempt != self._attempt or self.store.state is not SessionState.CONNECTED:
+            return
+        self.epoch = epoch
+        self._log.info("broker {broker} registered, epoch {epoch}", broker=self.registration.broker_id, epoch=epoch)
+        first, self._first = self._first, None
+        if first is not None:
+            first.callback(epoch)
+
+    def _failed(self, failure: Failure, attempt: int) -> None:
+        if attempt != self._attempt:
+            return
+        if failure.check(ConnectionLost, SessionLost) is not None and self.store.state is not SessionState.CLOSED:
             return  # The next CONNECTED tries again.
+        self._unsubscribe()
+        first, self._first = self._first, None
+        if first is not None:
+            first.errback(failure)
+            return
         self._log.failure("broker {broker} could not register again", failure, broker=self.registration.broker_id)
         self.gave_up(failure)
 
     async def _register(self) -> int:
-        generation = self._generation = self.store.generation
         value = evolve(self.registration, timestamp=int(self.wall_clock() * 1000))
         deadline = self.clock.seconds() + 2 * self.session_timeout
         while True:
@@ -154,12 +171,8 @@ class Membership:
             except NoNode:
                 continue
             if stat.ephemeral_owner == self.store.session_id:
-                break
+                return stat.czxid
             await self._wait(gone, deadline, BrokerIdZnode.decode(value.broker_id, data))
-        if generation == self.store.generation:
-            self.epoch = stat.czxid
-            self._log.info("broker {broker} registered, epoch {epoch}", broker=value.broker_id, epoch=stat.czxid)
-        return stat.czxid
 
     async def _wait(self, gone: Deferred[None], deadline: float, other: Registration) -> None:
         left = deadline - self.clock.seconds()

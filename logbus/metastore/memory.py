@@ -130,13 +130,15 @@ class MemoryStore(TreeSession):
 
     def expire(self) -> None:
         """Let the servers expire the session; a connected client hears at once and gets a new one."""
+        if self.state is not SessionState.CONNECTED:
+            self.ensemble.end(self.session_id)
+            return
+        cut, self._in_flight = self._in_flight, deque()
+        self._move(SessionState.LOST)
         self.ensemble.end(self.session_id)
-        if self.state is SessionState.CONNECTED:
-            cut, self._in_flight = self._in_flight, deque()
-            self._move(SessionState.LOST)
-            for waiting, _ in cut:
-                self._deliver(waiting.errback, Failure(SessionLost("the session expired while a request was out")))
-            self._begin()
+        for waiting, _ in cut:
+            self._deliver(waiting.errback, Failure(SessionLost("the session expired while a request was out")))
+        self._begin()
 
     # Inside.
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from collections import deque
+from collections.abc import Iterable, Sequence
 
-from twisted.internet.defer import Deferred, DeferredSemaphore
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
 from logbus.cluster.controller.state import ABSENT, ControllerState, PartitionRecord, TopicRecord
 from logbus.cluster.metadata import BrokerImage
-from logbus.metastore.imetastore import IMetadataStore, NoNode, Watcher
+from logbus.metastore.imetastore import IMetadataStore, NoNode, Stat, Watcher
 from logbus.metastore.znodes import (
     BROKER_CONFIGS,
     BROKER_IDS,
@@ -24,8 +25,7 @@ from logbus.metastore.znodes import (
 OUTSTANDING = 200
 """Requests under way at once: enough to hide the distance, few enough not to choke the store."""
 
-K = TypeVar("K")
-V = TypeVar("V")
+Found = tuple[bytes, Stat] | None
 
 
 async def load_state(store: IMetadataStore) -> ControllerState:
@@ -36,83 +36,90 @@ async def load_state(store: IMetadataStore) -> ControllerState:
     """
     state = ControllerState()
     deleting = set(await store.children(DELETED_TOPICS))
-    topics = await _each(await store.children(TOPICS), lambda name: _topic(store, name))
-    for name, topic in topics.items():
-        if topic is not None:
-            topic.deleting = name in deleting
-            state.topics[name] = topic
-    configs = await _each(
-        await store.children(BROKER_CONFIGS), lambda entity: _config(store, ConfigZnode.broker_path(entity))
-    )
-    for entity, (overrides, version) in configs.items():
-        state.broker_configs[entity] = overrides
-        state.broker_config_versions[entity] = version
+    names = await store.children(TOPICS)
+    topics = await _get_all(store, [TopicZnode.path(name) for name in names])
+    configs = await _get_all(store, [ConfigZnode.topic_path(name) for name in names])
+    for name, found, config in zip(names, topics, configs, strict=True):
+        if found is not None:
+            state.topics[name] = _topic(name, found, config, name in deleting)
+    await _load_partitions(store, state)
+    await _load_broker_configs(store, state)
     return state
 
 
 async def load_brokers(store: IMetadataStore, watch: Watcher) -> dict[int, BrokerImage]:
     """The brokers that live; ``watch`` hears when one comes or goes."""
+    numbers = [int(name) for name in await store.children(BROKER_IDS, watch)]
+    brokers = {}
+    for number, found in zip(
+        numbers, await _get_all(store, [BrokerIdZnode.path(number) for number in numbers]), strict=True
+    ):
+        if found is None:
+            continue  # It left just now; the watch says so, too.
+        data, stat = found
+        registration = BrokerIdZnode.decode(number, data)
+        brokers[number] = BrokerImage(number, registration.endpoints, registration.rack, stat.czxid)
+    return brokers
 
-    async def one(name: str) -> BrokerImage | None:
-        try:
-            data, stat = await store.get(BrokerIdZnode.path(int(name)))
-        except NoNode:
-            return None  # It left just now; the watch says so, too.
-        registration = BrokerIdZnode.decode(int(name), data)
-        return BrokerImage(int(name), registration.endpoints, registration.rack, stat.czxid)
 
-    found = await _each(await store.children(BROKER_IDS, watch), one)
-    return {broker.broker_id: broker for broker in found.values() if broker is not None}
-
-
-async def _topic(store: IMetadataStore, name: str) -> TopicRecord | None:
-    try:
-        data, stat = await store.get(TopicZnode.path(name))
-    except NoNode:
-        return None
+def _topic(name: str, found: tuple[bytes, Stat], config: Found, deleting: bool) -> TopicRecord:
+    data, stat = found
     assignment = TopicZnode.decode(name, data)
-    overrides, config_version = await _config(store, ConfigZnode.topic_path(name))
     records = [PartitionRecord(replicas) for replicas in assignment.partitions]
-    topic = TopicRecord(name, assignment.topic_id, records, overrides, stat.version, config_version)
-
-    async def partition(number: int) -> None:
-        try:
-            data, stat = await store.get(StateZnode.path(name, number))
-        except NoNode:
-            return  # Made, but its first election was not written: it is new.
-        records[number].state = StateZnode.decode(name, number, data, stat.version)
-        records[number].changed = stat.mzxid
-
-    await _each(range(len(records)), partition)
+    topic = TopicRecord(name, assignment.topic_id, records, version=stat.version, deleting=deleting)
+    topic.overrides, topic.config_version = _config(ConfigZnode.topic_path(name), config)
     return topic
 
 
-async def _config(store: IMetadataStore, path: str) -> tuple[dict[str, str], int]:
-    try:
-        data, stat = await store.get(path)
-    except NoNode:
+async def _load_partitions(store: IMetadataStore, state: ControllerState) -> None:
+    numbered = [
+        (topic.name, number, record)
+        for topic in state.topics.values()
+        for number, record in enumerate(topic.partitions)
+    ]
+    states = await _get_all(store, [StateZnode.path(name, number) for name, number, _ in numbered])
+    for (name, number, record), found in zip(numbered, states, strict=True):
+        if found is not None:  # Otherwise it was made, but its first election was not written: it is new.
+            data, stat = found
+            record.state = StateZnode.decode(name, number, data, stat.version)
+            record.changed = stat.mzxid
+
+
+async def _load_broker_configs(store: IMetadataStore, state: ControllerState) -> None:
+    entities = await store.children(BROKER_CONFIGS)
+    paths = [ConfigZnode.broker_path(entity) for entity in entities]
+    for entity, path, found in zip(entities, paths, await _get_all(store, paths), strict=True):
+        state.broker_configs[entity], state.broker_config_versions[entity] = _config(path, found)
+
+
+def _config(path: str, found: Found) -> tuple[dict[str, str], int]:
+    if found is None:
         return {}, ABSENT
+    data, stat = found
     return ConfigZnode.decode(path, data), stat.version
 
 
-async def _each(keys: Iterable[K], read: Callable[[K], Awaitable[V]]) -> dict[K, V]:
-    """
-    Read for each key, some at a time; the first failure is the outcome, once nothing is under way any more.
-    """
-    slots = DeferredSemaphore(OUTSTANDING)
-
-    async def one(key: K) -> V:
-        async with slots:
-            return await read(key)
-
-    under_way = [(key, Deferred.fromCoroutine(one(key))) for key in keys]
-    found: dict[K, V] = {}
-    failure: BaseException | None = None
-    for key, waiting in under_way:
-        try:
-            found[key] = await waiting
-        except Exception as error:
-            failure = failure or error
-    if failure is not None:
-        raise failure
+async def _get_all(store: IMetadataStore, paths: Sequence[str]) -> list[Found]:
+    """What is at each path, or None; a window of requests is under way at once."""
+    found: list[Found] = []
+    window: deque[Deferred[Found]] = deque()
+    try:
+        for path in paths:
+            window.append(store.get(path).addErrback(_absent))
+            if len(window) == OUTSTANDING:
+                found.append(await window.popleft())
+        while window:
+            found.append(await window.popleft())
+    except Exception:
+        _forget(window)
+        raise
     return found
+
+
+def _absent(failure: Failure) -> None:
+    failure.trap(NoNode)
+
+
+def _forget(window: Iterable[Deferred[Found]]) -> None:
+    for waiting in window:
+        waiting.addErrback(lambda _: None)  # They fail for the same reason as the first.

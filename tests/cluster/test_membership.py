@@ -1,0 +1,140 @@
+"""Registration, and the cluster's id."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.cluster.membership import Membership, ensure_cluster_id, ensure_paths
+from logbus.errors import ApiError, ErrorCode
+from logbus.metastore.memory import MemoryEnsemble, MemoryStore
+from logbus.metastore.znodes import BrokerIdZnode, Registration
+from logbus.model import Endpoint
+
+
+class MembershipTests(SynchronousTestCase):
+    """Two processes on one store."""
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.ensemble = MemoryEnsemble(self.clock.seconds)
+        self.failures: list[Failure] = []
+        self.store, self.other = self.opened(), self.opened()
+        self.successResultOf(ensure_paths(self.store))
+
+    def opened(self) -> MemoryStore:
+        """A client of its own."""
+        client = self.ensemble.client()
+        self.successResultOf(client.open())
+        return client
+
+    def member(self, store: MemoryStore, incarnation: int = 1) -> Membership:
+        """Broker 4, as a process with this incarnation."""
+        registration = Registration(4, {"P": Endpoint("P", "h", 9092)}, UUID(int=incarnation), 0)
+        return Membership(store, registration, self.clock, self.clock.seconds, 6.0, self.failures.append)
+
+    def test_registration(self) -> None:
+        """The node says who we are; its czxid is the epoch; leaving removes it."""
+        self.clock.advance(2)
+        member = self.member(self.store)
+        epoch = self.successResultOf(member.register())
+        data, stat = self.ensemble.tree.get("/brokers/ids/4")
+        self.assertEqual((epoch, member.epoch), (stat.czxid, stat.czxid))
+        self.assertEqual(stat.ephemeral_owner, self.store.session_id)
+        self.assertEqual(BrokerIdZnode.decode(4, data).timestamp, 2000)
+        self.successResultOf(member.unregister())
+        self.assertIsNone(self.ensemble.tree.exists("/brokers/ids/4"))
+        self.store.expire()
+        self.assertIsNone(self.ensemble.tree.exists("/brokers/ids/4"))
+
+    def test_a_former_life_is_waited_for(self) -> None:
+        """A node of another session is not deleted; when it expires, we register."""
+        self.successResultOf(self.member(self.other).register())
+        self.other.suspend()
+        waiting = self.member(self.store, 2).register()
+        self.clock.advance(8)
+        self.assertNoResult(waiting)
+        self.other.expire()
+        epoch = self.successResultOf(waiting)
+        data, stat = self.ensemble.tree.get("/brokers/ids/4")
+        self.assertEqual((stat.czxid, BrokerIdZnode.decode(4, data).incarnation), (epoch, UUID(int=2)))
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_another_broker_with_the_same_id(self) -> None:
+        """After two session timeouts the id is refused, with the other's address; the other is left alone."""
+        self.successResultOf(self.member(self.other).register())
+        waiting = self.member(self.store, 2).register()
+        self.clock.advance(11.9)
+        self.assertNoResult(waiting)
+        self.clock.advance(0.2)
+        failure = self.failureResultOf(waiting, ApiError)
+        self.assertEqual(failure.value.code, ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+        self.assertIn("broker.id 4 is taken by a broker at h:9092", str(failure.value))
+        self.assertIsNotNone(self.ensemble.tree.exists("/brokers/ids/4"))
+
+    def test_a_new_session(self) -> None:
+        """After an expiry we register again, once, with a greater epoch."""
+        member = self.member(self.store)
+        before = self.successResultOf(member.register())
+        self.store.suspend()
+        self.store.expire()
+        self.store.resume()
+        self.assertGreater(member.epoch, before)
+        self.assertEqual(self.ensemble.tree.get("/brokers/ids/4")[1].czxid, member.epoch)
+
+    def test_a_new_session_finds_the_id_taken(self) -> None:
+        """Then we give up, and say so."""
+        member = self.member(self.store)
+        self.successResultOf(member.register())
+        self.store.suspend()
+        self.store.expire()
+        self.successResultOf(self.member(self.other, 2).register())
+        self.store.resume()
+        self.assertEqual(member.epoch, -1)
+        self.clock.advance(12.1)
+        self.assertEqual(len(self.failures), 1)
+        self.assertEqual(len(self.flushLoggedErrors(ApiError)), 1)
+
+    def test_a_lost_answer(self) -> None:
+        """When the connection breaks during the registration, it is done once, whether it got through or not."""
+        for applied in (False, True):
+            self.ensemble = MemoryEnsemble(self.clock.seconds)
+            store = self.opened()
+            self.successResultOf(ensure_paths(store))
+            self.ensemble.clock, self.ensemble.latency = self.clock, 0.1
+            waiting = self.member(store).register()
+            store.suspend(applied=applied)
+            self.clock.advance(1)
+            self.assertNoResult(waiting)
+            store.resume()
+            self.clock.pump([0.1] * 4)
+            epoch = self.successResultOf(waiting)
+            self.assertEqual(self.ensemble.tree.get("/brokers/ids/4")[1].czxid, epoch)
+
+    def test_cut_off_while_waiting(self) -> None:
+        """The watch that went with the connection is made up for, and the overtaken attempt stays silent."""
+        self.successResultOf(self.member(self.other).register())
+        waiting = self.member(self.store, 2).register()
+        self.store.suspend()
+        self.other.suspend()
+        self.other.expire()
+        self.store.resume()
+        self.successResultOf(waiting)
+        self.clock.advance(60)
+        self.assertEqual(self.failures, [])
+
+    def test_cluster_id(self) -> None:
+        """The first one makes it, everyone reads the same; it is 22 URL-safe characters."""
+        first = self.successResultOf(ensure_cluster_id(self.store, lambda: UUID(int=2**127 + 1)))
+        second = self.successResultOf(ensure_cluster_id(self.other, lambda: UUID(int=5)))
+        self.assertEqual(first, second)
+        self.assertRegex(first, r"\A[A-Za-z0-9_-]{22}\Z")
+
+    def test_paths_are_made_once(self) -> None:
+        """What is there is left alone."""
+        before = self.ensemble.tree.exists("/brokers/ids")
+        self.successResultOf(ensure_paths(self.other))
+        self.assertEqual(self.ensemble.tree.exists("/brokers/ids"), before)
