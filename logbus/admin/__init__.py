@@ -2,7 +2,8 @@
 The admin listener: metrics, health and a REST interface over HTTP.
 
 * :mod:`~logbus.admin.site`: the listener's factory; imports the rest when the first connection comes.
-* :mod:`~logbus.admin.channel`: the Twisted shell: one connection, its limits, its timers.
+* :mod:`~logbus.admin.channel`, :mod:`~logbus.admin.request`, :mod:`~logbus.admin.stream`: the Twisted shell: one
+  connection with its limits and timers, one request, one answer that is made while it is sent.
 * :mod:`~logbus.admin.gate`: who may not ask at all: foreign hosts, foreign origins, bodies that are not JSON.
 * :mod:`~logbus.admin.routing`: the table of routes, from a request to the method that answers it.
 * :mod:`~logbus.admin.views`, :mod:`~logbus.admin.configs`, :mod:`~logbus.admin.health`: those methods.

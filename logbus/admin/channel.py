@@ -9,137 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from io import BytesIO
 from typing import cast
-from urllib.parse import unquote_to_bytes
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IAddress, IDelayedCall, IReactorTime, ITCPTransport
 from twisted.internet.protocol import Protocol
 from twisted.internet.task import Cooperator
-from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel, datetimeToString
-from twisted.web.resource import IResource, Resource, getChildForRequest
+from twisted.web.resource import IResource, Resource
 from twisted.web.server import Request, Site
 
 from logbus.admin import strictjson
 from logbus.admin.gate import SECURITY_HEADERS, Gate
 from logbus.admin.limits import HttpLimits
-from logbus.admin.problems import CONTENT_TYPE, Refused, problem
-from logbus.admin.routing import Answer, Router, expected, failed
-from logbus.admin.stream import Stream
+from logbus.admin.problems import CONTENT_TYPE, problem
+from logbus.admin.request import AdminRequest
+from logbus.admin.routing import Router
 
 MAX_DISCARDED = 1 << 20
 """Bytes that a refused client may still send before its connection is closed under it."""
-
-
-class AdminRequest(Request):
-    """One request, from its head to the end of its answer."""
-
-    channel: AdminChannel
-    content: BytesIO
-    answered = False
-    _log = Logger()
-
-    def gotLength(self, length: int | None) -> None:
-        self.content = BytesIO()
-
-    def handleContentChunk(self, data: bytes) -> None:
-        if not self.channel.refused:
-            if self.content.tell() + len(data) > self.channel.site.limits.body_bytes:
-                self.channel.refuse_body()
-            else:
-                self.content.write(data)
-
-    def process(self) -> None:
-        http = self.site = self.channel.site
-        self.setHeader(b"Server", b"logbus")
-        self.setHeader(b"Date", datetimeToString(http.wall_clock()))
-        for name, value in SECURITY_HEADERS.items():
-            self.setHeader(name.encode(), value.encode())
-        headers = {
-            name.decode("latin-1").lower(): [value.decode("latin-1") for value in values]
-            for name, values in self.requestHeaders.getAllRawHeaders()
-        }
-        method, target = self.method.decode("ascii"), self.uri.decode("latin-1")
-        try:
-            if not target.startswith("/"):
-                raise Refused(HTTPStatus.BAD_REQUEST, "The request target is not a path that begins with '/'.")
-            local = getattr(self.channel.getHost(), "host", "")
-            http.gate.check(method, self.clientproto.decode("ascii"), headers, local)
-            mounted = http.mounted.get(self.path[1:].partition(b"/")[0])
-            if mounted is not None:
-                self._render_plugin(mounted)
-                return
-            answer = http.router.answer(method, target, headers, self.content.read())
-        except Exception as e:
-            answer = self._answer_for(Failure(e))
-        if isinstance(answer, Deferred):
-            self._wait_for(answer)
-        else:
-            self.send(answer)
-
-    def _render_plugin(self, resource: IResource) -> None:
-        first, *rest = map(unquote_to_bytes, self.path[1:].split(b"/"))
-        self.prepath, self.postpath, self.sitepath = [first], rest, [first]
-        self.responseHeaders.removeHeader(b"Content-Type")
-        self.render(getChildForRequest(resource, self))
-
-    def _wait_for(self, pending: Deferred[Answer]) -> None:
-        # The view is not cancelled when the client goes or gets tired: a change that has begun goes to its end.
-        clock, limits = self.channel.site.clock, self.channel.site.limits
-        late = Refused(
-            HTTPStatus.GATEWAY_TIMEOUT,
-            f"There was no result within {limits.answer_seconds:g} seconds; what was asked for may still happen.",
-        )
-        timer = clock.callLater(limits.answer_seconds, lambda: self.send(expected(late)))
-        self.notifyFinish().addBoth(lambda _: timer.cancel() if timer.active() else None)
-        pending.addErrback(self._answer_for).addCallback(self.send)
-        pending.addErrback(lambda failure: self._log.failure("an answer could not be sent", failure))
-
-    def _answer_for(self, failure: Failure) -> Answer:
-        error = failure.value
-        assert error is not None
-        try:
-            return expected(error)
-        except BaseException:
-            self._log.failure("{method} {path} failed", failure, method=self.method, path=self.path)
-            return failed(error)
-
-    def processingFailed(self, reason: Failure) -> Failure:
-        """A plugin's resource failed: the log gets the traceback, the client does not."""
-        self.send(self._answer_for(reason))
-        return reason
-
-    def send(self, answer: Answer) -> None:
-        """Send an answer, unless one was sent or the client is gone."""
-        if self.answered or self.finished or self._disconnected:
-            return
-        self.answered = True
-        if self.startedWriting:
-            # By a plugin's resource, which failed then: what broke off must not look whole.
-            self.channel.abort()
-            return
-        self.setResponseCode(int(answer.status), answer.status.phrase.encode())
-        if answer.content_type:
-            self.setHeader(b"Content-Type", answer.content_type.encode())
-        else:
-            self.defaultContentType = None
-        for name, value in answer.headers.items():
-            self.setHeader(name.encode(), value.encode("latin-1", "replace"))
-        body = answer.body
-        if isinstance(body, bytes):
-            if answer.status is not HTTPStatus.NO_CONTENT:
-                self.setHeader(b"Content-Length", b"%d" % len(body))
-            self.write(body)
-            self.finish()
-        elif self.method == b"HEAD":
-            self.finish()
-        else:
-            http = self.channel.site
-            stall = http.limits.idle_seconds
-            Stream(self, body(), http.cooperator, http.clock, stall, self.channel.abort).start()
 
 
 class AdminChannel(HTTPChannel):

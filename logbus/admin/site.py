@@ -7,7 +7,7 @@ twisted.web is imported when the first connection comes: a broker is ready soone
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from attrs import define, field
@@ -51,6 +51,7 @@ class AdminSite(ServerFactory):
     :ivar broker: what the resources of plugins are given.
     :ivar topics: creates, deletes and configures topics.
     :ivar config: of this broker; the ``admin.*`` keys are read from it.
+    :ivar internal_topics: names of topics that only brokers write to.
     :ivar not_ready: says why clients should not be sent here now, a sentence each; nothing when they may.
     :ivar clock: the broker's reactor; all timers of all connections are its.
     :ivar wall_clock: seconds since 1970, for the ``Date`` of answers.
@@ -65,6 +66,7 @@ class AdminSite(ServerFactory):
     topics: TopicAdmin
     config: ConfigView
     registry: Registry
+    internal_topics: Collection[str]
     not_ready: Callable[[], Sequence[str]]
     clock: IReactorTime
     wall_clock: Callable[[], float]
@@ -100,16 +102,18 @@ class AdminSite(ServerFactory):
 
     @_router.default
     def _make_router(self) -> Router:
-        router = Router()
+        router, config = Router(), self.config
         router.add(
             [
                 IndexView(self.broker.broker_id, router, lambda: sorted(path.decode() for path in self._mounted)),
                 HealthViews(self.not_ready),
                 MetricsView(self._families),
                 ClusterViews(self.metadata, self.broker.broker_id),
-                TopicViews(self.metadata, self.topics, lambda: self.config.get(keys.DELETE_TOPIC_ENABLE)),
+                TopicViews(
+                    self.metadata, self.topics, self.internal_topics, lambda: self.config.get(keys.DELETE_TOPIC_ENABLE)
+                ),
                 PartitionViews(self.metadata, self.replicas),
-                ConfigViews(self.metadata, self.topics, self.config, self.broker.broker_id),
+                ConfigViews(self.metadata, self.topics, config, self.broker.broker_id),
                 OpenApiView(router),
             ]
         )

@@ -46,6 +46,10 @@ def loads(text: bytes) -> Any:
         )
     except json.JSONDecodeError as e:
         raise ValueError(f"the body is not JSON: {e.msg} at line {e.lineno}, column {e.colno}") from None
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError(r"the body has half of a surrogate pair (\ud800 to \udfff), which is no character") from None
     return value
 
 

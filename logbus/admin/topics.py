@@ -6,7 +6,7 @@ Lists come in pages, so that no answer holds the reactor for long, however much 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from http import HTTPStatus
 from itertools import islice
 from types import MappingProxyType
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from logbus.cluster.topics import TopicAdmin
 
 MAX_PAGE = 500
-CHANGE_SECONDS = 30.0
+CHANGE_TIMEOUT_MS = 30_000
 """How long a change may take before its caller is told that it goes on."""
 MAX_INT = 2**31 - 1
 
@@ -117,11 +117,13 @@ class TopicViews:
     """
     Topics.
 
+    :ivar internal: names of topics that only brokers write to.
     :ivar delete_enabled: ``delete.topic.enable``.
     """
 
     metadata: ClusterMetadata
     topics: TopicAdmin
+    internal: Collection[str]
     delete_enabled: Callable[[], bool]
 
     @route(
@@ -136,7 +138,7 @@ class TopicViews:
         names = sorted(self.metadata.topics if after is None else (n for n in self.metadata.topics if n > after))
         shown = names[:limit]
         return {
-            "items": [_topic(self.metadata.topics[name]) for name in shown],
+            "items": [_topic(self.metadata.topics[name], self.internal) for name in shown],
             "next": shown[-1] if len(names) > limit else None,
         }
 
@@ -149,7 +151,7 @@ class TopicViews:
         errors=(HTTPStatus.NOT_FOUND,),
     )
     def one(self, call: Call) -> dict[str, Any]:
-        return _topic(existing_topic(self.metadata, call.path["topic"]))
+        return _topic(existing_topic(self.metadata, call.path["topic"]), self.internal)
 
     @route(
         "POST",
@@ -172,12 +174,12 @@ class TopicViews:
             replication_factor=body.get("replication_factor", -1),
             configs={name: config_text(value) for name, value in body.get("configs", {}).items()},
         )
-        (result,) = await self.topics.create_topics([new], timeout=CHANGE_SECONDS)
+        (result,) = await self.topics.create_topics([new], timeout_ms=CHANGE_TIMEOUT_MS)
         if isinstance(result, ApiError):
             raise result
         topic = self.metadata.topic(new.name)
         if topic is not None:
-            return _topic(topic)
+            return _topic(topic, self.internal)
         # Made, and gone again before we looked.
         return {
             "name": new.name,
@@ -204,7 +206,7 @@ class TopicViews:
         topic = existing_topic(self.metadata, name)
         if not self.delete_enabled():
             raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "Topics cannot be deleted: delete.topic.enable is false.")
-        (result,) = await self.topics.delete_topics([topic.topic_id], timeout=CHANGE_SECONDS)
+        (result,) = await self.topics.delete_topics([topic.topic_id], timeout_ms=CHANGE_TIMEOUT_MS)
         if isinstance(result, ApiError):
             raise result
 
@@ -265,13 +267,13 @@ class PartitionViews:
         }
 
 
-def _topic(topic: TopicImage) -> dict[str, Any]:
+def _topic(topic: TopicImage, internal: Collection[str]) -> dict[str, Any]:
     return {
         "name": topic.name,
         "id": str(topic.topic_id),
         "partitions": len(topic.partitions),
         "replication_factor": len(topic.partitions[0].replicas) if topic.partitions else 0,
-        "internal": topic.name.startswith("__"),
+        "internal": topic.name in internal,
         "configs": dict(topic.configs),
     }
 

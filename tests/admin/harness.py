@@ -1,0 +1,278 @@
+"""An admin site over made-up neighbours, and a client that speaks to it through twisted.web's own channel."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+from attrs import define, field
+from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.error import ConnectionDone
+from twisted.internet.protocol import Protocol
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
+from twisted.web.http import HTTPChannel
+
+from logbus.admin.limits import HttpLimits
+from logbus.admin.site import AdminSite
+from logbus.cluster.metadata import BrokerImage, ClusterMetadata, PartitionImage
+from logbus.config.view import ConfigView
+from logbus.errors import ApiError, ErrorCode
+from logbus.ilogbus import IAdminResource
+from logbus.metrics import Registry
+from logbus.model import Endpoint, LeaderAndIsr, TopicPartition
+
+NOW = 1_700_000_000.0
+ORDERS = UUID("7f0a4a52-9a3e-4a2e-8f11-0c8c6a2f9b01")
+
+
+def replica(topic: str, partition: int, **log: int) -> Any:
+    """What the views look at of a replica."""
+    values = {"log_start_offset": 0, "log_end_offset": 10, "size": 700, **log}
+    return SimpleNamespace(
+        topic_partition=TopicPartition(topic, partition),
+        high_watermark=9,
+        last_stable_offset=8,
+        partition=SimpleNamespace(is_leader=True, leader_and_isr=LeaderAndIsr(0, 1, (0,))),
+        log=SimpleNamespace(disk=SimpleNamespace(root="/var/lib/logbus"), **values),
+    )
+
+
+class MadeUpReplicas:
+    """The replicas of one broker, as far as the views ask."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[tuple[str, int], Any] = {}
+
+    def add(self, one: Any) -> None:
+        self.by_name[one.topic_partition] = one
+
+    def find(self, topic: str, partition: int) -> Any:
+        return self.by_name.get((topic, partition))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(self.by_name.values()))
+
+
+@define(eq=False)
+class MadeUpTopics:
+    """
+    Administration that notes what it is asked and does it to an image.
+
+    :ivar waiting: what deletions wait for; None: nothing.
+    """
+
+    metadata: ClusterMetadata
+    view: ConfigView
+    created: list[Any] = field(factory=list)
+    deleted: list[Any] = field(factory=list)
+    waiting: Deferred[None] | None = None
+
+    def create_topics(self, topics: Sequence[Any], *, timeout_ms: int) -> Deferred[list[Any]]:
+        (new,) = topics
+        self.created.append(new)
+        if new.name in self.metadata.topics:
+            return succeed([ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {new.name!r} exists already")])
+        add_topic(self.metadata, new.name, UUID(int=7), max(new.num_partitions, 1), dict(new.configs))
+        return succeed([object()])
+
+    def delete_topics(self, topics: Sequence[Any], *, timeout_ms: int) -> Deferred[list[Any]]:
+        (topic_id,) = topics
+        self.deleted.append(topic_id)
+        topic = self.metadata.topic_by_id(topic_id)
+        assert topic is not None
+        with self.metadata.changing():
+            self.metadata.remove_topic(topic.name)
+        done: Deferred[list[Any]] = succeed([(topic.name, topic_id)])
+        waiting = self.waiting
+        return done if waiting is None else done.addCallback(lambda result: waiting.addCallback(lambda _: result))
+
+    def alter_topic_configs(self, edits: Mapping[str, Callable[[Any], Any]]) -> Deferred[dict[str, Any]]:
+        ((name, edit),) = edits.items()
+        topic = self.metadata.topics[name]
+        try:
+            wanted = edit(topic.configs)
+            self.view.validate_topic_overrides(wanted)
+        except Exception as e:
+            return succeed({name: ApiError(ErrorCode.INVALID_CONFIG, str(e))})
+        with self.metadata.changing():
+            self.metadata.set_configs(name, wanted)
+        return succeed({name: None})
+
+
+def add_topic(
+    metadata: ClusterMetadata, name: str, topic_id: UUID, partitions: int = 1, configs: Mapping[str, str] | None = None
+) -> None:
+    """Put a topic led by broker 0 into an image."""
+    image = PartitionImage((0,), LeaderAndIsr(0, 3, (0,)))
+    with metadata.changing():
+        metadata.set_partitions(name, topic_id, [(number, image) for number in range(partitions)])
+        metadata.set_configs(name, configs or {})
+
+
+class _Unclosed(io.BytesIO):
+    """Stays readable behind the answer that was read from it."""
+
+    def close(self) -> None:
+        """Later, by whoever frees it."""
+
+
+class Answered:
+    """An answer as a client read it."""
+
+    def __init__(self, data: bytes, method: str = "GET") -> None:
+        source = _Unclosed(data)
+        response = http.client.HTTPResponse(cast(Any, SimpleNamespace(makefile=lambda mode: source)), method=method)
+        response.begin()
+        self.status = response.status
+        self.reason = response.reason
+        self.headers = response.headers
+        self.body = response.read()
+        self.rest = source.read()
+
+    @property
+    def json(self) -> Any:
+        """The body."""
+        return json.loads(self.body)
+
+
+class Turning(Clock):
+    """A clock that can turn as a reactor does: what is asked for during a turn is for the next one."""
+
+    def turn(self) -> None:
+        """One turn, without time passing."""
+        for call in [call for call in self.calls if call.getTime() <= self.seconds()]:
+            if call.active():
+                self.calls.remove(call)
+                call.called = 1
+                call.func(*call.args, **call.kw)
+
+
+class Connection:
+    """A client's connection to a site."""
+
+    def __init__(self, site: AdminSite, local: str = "127.0.0.1") -> None:
+        self.transport = StringTransport(IPv4Address("TCP", local, 8080), IPv4Address("TCP", "127.0.0.1", 50_000))
+        protocol = site.buildProtocol(None)
+        assert protocol is not None
+        self.protocol: Protocol = protocol
+        self.protocol.makeConnection(self.transport)
+
+    def send(self, data: bytes) -> None:
+        """Bytes arrive at the server."""
+        self.protocol.dataReceived(data)
+
+    def take(self) -> bytes:
+        """What the server sent since the last look."""
+        data = self.transport.value()
+        self.transport.clear()
+        return data
+
+    def lose(self) -> None:
+        """The connection is gone."""
+        producer = self.transport.producer
+        if producer is not None:
+            producer.stopProducing()
+        self.protocol.connectionLost(Failure(ConnectionDone()))
+
+    @property
+    def aborted(self) -> bool:
+        """Whether the server has cut the connection off."""
+        return bool(self.transport.disconnected)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the server has closed, or is about to."""
+        return bool(self.transport.disconnecting) or self.aborted
+
+
+@define(eq=False)
+class World:
+    """A site with its neighbours."""
+
+    limits: HttpLimits = field(factory=HttpLimits)
+    settings: Mapping[str, str] = field(factory=dict)
+    plugins: Iterable[IAdminResource] = ()
+    clock: Turning = field(factory=Turning)
+    registry: Registry = field(factory=Registry)
+    replicas: MadeUpReplicas = field(factory=MadeUpReplicas)
+    reasons: list[str] = field(factory=list)
+    view: ConfigView = field(init=False)
+    metadata: ClusterMetadata = field(init=False)
+    topics: MadeUpTopics = field(init=False)
+    site: AdminSite = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.view = ConfigView.load(set=self.settings)
+        self.metadata = ClusterMetadata("abcdefghijklmnopqrstuv", controller_id=0)
+        endpoint = Endpoint("kafka", "127.0.0.1", 9092)
+        with self.metadata.changing():
+            self.metadata.set_brokers({0: BrokerImage(0, {"kafka": endpoint}, epoch=5)})
+        add_topic(self.metadata, "orders", ORDERS, 3, {"retention.ms": "1000"})
+        self.replicas.add(replica("orders", 0))
+        self.topics = MadeUpTopics(self.metadata, self.view)
+        self.site = AdminSite(
+            broker=cast(Any, SimpleNamespace(broker_id=0)),
+            metadata=self.metadata,
+            replicas=cast(Any, self.replicas),
+            topics=cast(Any, self.topics),
+            config=self.view,
+            registry=self.registry,
+            internal_topics={"__consumer_offsets"},
+            not_ready=lambda: self.reasons,
+            clock=cast(Any, self.clock),
+            wall_clock=lambda: NOW,
+            plugins=self.plugins,
+            limits=self.limits,
+        )
+        self.site.startFactory()
+
+    def connect(self, local: str = "127.0.0.1") -> Connection:
+        """A new connection."""
+        return Connection(self.site, local)
+
+    def turn(self, times: int = 500) -> None:
+        """Let the reactor turn without time passing."""
+        for _ in range(times):
+            self.clock.turn()
+
+    def ask(
+        self,
+        method: str,
+        target: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        local: str = "127.0.0.1",
+    ) -> Answered:
+        """One request on a connection of its own; a body that is not bytes is sent as JSON."""
+        connection = self.connect(local)
+        connection.send(request(method, target, body, headers))
+        self.turn()
+        answered = Answered(connection.take(), method)
+        connection.lose()
+        return answered
+
+
+def request(method: str, target: str, body: Any = None, headers: Mapping[str, str] | None = None) -> bytes:
+    """The bytes of a request."""
+    lines = {"Host": "localhost:8080"}
+    data = b""
+    if body is not None:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        lines |= {"Content-Type": "application/json", "Content-Length": str(len(data))}
+    lines |= headers or {}
+    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items() if value)
+    return f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + data
+
+
+def channel_of(connection: Connection) -> HTTPChannel:
+    """The protocol of a connection."""
+    assert isinstance(connection.protocol, HTTPChannel)
+    return connection.protocol
