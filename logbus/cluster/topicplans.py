@@ -10,8 +10,9 @@ from uuid import UUID
 
 from attrs import frozen
 
+from logbus.cluster.announcement import NO_OVERRIDES
 from logbus.cluster.controller.assignment import Replicas, check_assignment, place
-from logbus.cluster.controller.state import NO_OVERRIDES, ControllerState, PartitionRecord, TopicRecord
+from logbus.cluster.controller.state import ControllerState, PartitionRecord, TopicRecord
 from logbus.errors import ApiError, ConfigError, ErrorCode
 from logbus.model import new_topic_id, topic_name_problem
 

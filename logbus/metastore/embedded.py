@@ -96,6 +96,7 @@ class EmbeddedStore(TreeSession):
     thread: IThread = field(factory=_one_thread)
     _tree: Tree = field(factory=Tree, init=False)
     _queue: deque[_Request] = field(factory=deque, init=False)
+    _opened: bool = field(default=False, init=False)
     _serving: bool = field(default=False, init=False)
     _committing: bool = field(default=False, init=False)
     _end: MetastoreError | None = field(default=None, init=False)
@@ -122,6 +123,7 @@ class EmbeddedStore(TreeSession):
                 await self._in_thread(self._database.close)
                 self.thread.stop()
                 raise
+            self._opened = True
             self.session_id = self._tree.zxid
             self.generation += 1
             self._move(SessionState.CONNECTED)
@@ -130,24 +132,24 @@ class EmbeddedStore(TreeSession):
 
     def close(self) -> Deferred[None]:
         """Serve what was asked before, delete this session's ephemerals, let go of the file."""
-        if self.state is not SessionState.CONNECTED:
+        if not self._opened:
             return succeed(None)
+        self._opened = False
 
         async def run() -> None:
-            owned = [Delete(path) for path in self._tree.owned_by()]
-            last = self._change(owned)
-            self._end = SessionLost("the metadata store is closed")
+            last = self._change([Delete(path) for path in self._tree.owned_by()])
+            if self._end is None:
+                self._end = SessionLost("the metadata store is closed")
             try:
                 await last
-            except StoreUnusable:
-                pass  # Logged where it happened; the next open deletes the ephemerals.
-            except MultiFailed:
-                pass  # Someone deleted one of them just before; the next open deletes the rest.
-            finally:
-                await self._in_thread(self._database.close)
-                self.thread.stop()
-                if self.state is SessionState.CONNECTED:
-                    self._move(SessionState.CLOSED)
+            except (StoreUnusable, MultiFailed) as error:
+                # A write failed before, or just now; or somebody deleted one of them meanwhile. The next open sees
+                # to those that are left.
+                self._log.debug("ephemerals are left behind: {error}", error=error)
+            await self._in_thread(self._database.close)
+            self.thread.stop()
+            if self.state is SessionState.CONNECTED:
+                self._move(SessionState.CLOSED)
 
         return Deferred.fromCoroutine(run())
 

@@ -8,177 +8,69 @@ stands behind it may be ZooKeeper, one SQLite file, or memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import Enum
-from typing import NamedTuple
 
-from attrs import frozen
 from twisted.internet.defer import Deferred
 from zope.interface import Attribute, Interface
 
-from logbus.errors import LogbusError
+from logbus.metastore.operations import (
+    ANY_VERSION,
+    ROOT,
+    BadPath,
+    BadVersion,
+    Check,
+    ConnectionLost,
+    Create,
+    Delete,
+    EventKind,
+    MetastoreError,
+    MultiFailed,
+    NoChildrenForEphemerals,
+    NodeError,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Op,
+    OpResult,
+    SessionLost,
+    SessionState,
+    Set,
+    Stat,
+    StoreUnusable,
+    WatchedEvent,
+)
 
-ANY_VERSION = -1
-ROOT = "/"
-
-
-class Stat(NamedTuple):
-    """
-    What is known of a node beside its data.
-
-    :ivar czxid: the transaction that created the node; grows from creation to creation in the whole store.
-    :ivar mzxid: the transaction that last changed its data (or created it).
-    :ivar ctime: when it was created, in milliseconds since 1970; ``mtime``: when its data last changed.
-    :ivar version: how often its data changed.
-    :ivar ephemeral_owner: id of the session it goes away with, or 0.
-    """
-
-    czxid: int
-    mzxid: int
-    ctime: int
-    mtime: int
-    version: int
-    ephemeral_owner: int
-    num_children: int
-
-
-@frozen
-class Create:
-    """
-    Make a node.
-
-    :ivar ephemeral: it goes away with the session, and can have no children.
-    :ivar sequence: ten digits, growing with each creation under the same parent, are added to the path.
-    """
-
-    path: str
-    data: bytes = b""
-    ephemeral: bool = False
-    sequence: bool = False
-
-
-@frozen
-class Set:
-    """Replace a node's data, if its version is ``version`` (−1: whatever it is)."""
-
-    path: str
-    data: bytes
-    version: int = ANY_VERSION
-
-
-@frozen
-class Delete:
-    """Remove a node without children, if its version is ``version`` (−1: whatever it is)."""
-
-    path: str
-    version: int = ANY_VERSION
-
-
-@frozen
-class Check:
-    """Change nothing, but fail the whole transaction unless the node exists with this version."""
-
-    path: str
-    version: int = ANY_VERSION
-
-
-Op = Create | Set | Delete | Check
-OpResult = str | Stat | None
-"""Create: the path made. Set: the new :class:`Stat`. Delete and Check: None."""
-
-
-class EventKind(Enum):
-    """What a watch saw."""
-
-    CREATED = "created"
-    DELETED = "deleted"
-    CHANGED = "changed"
-    CHILDREN = "children"
-
-
-class WatchedEvent(NamedTuple):
-    """Something happened at ``path``; what it looks like now must be read again."""
-
-    kind: EventKind
-    path: str
-
-
-class SessionState(Enum):
-    """
-    CONNECTED: served. SUSPENDED: nobody knows; requests in flight may or may not have been applied, watches are gone,
-    new requests fail. LOST: the session expired and its ephemerals are gone; a CONNECTED with a new generation
-    follows. CLOSED: for good.
-    """
-
-    CONNECTED = "connected"
-    SUSPENDED = "suspended"
-    LOST = "lost"
-    CLOSED = "closed"
-
+__all__ = [
+    "ANY_VERSION",
+    "BadPath",
+    "BadVersion",
+    "Check",
+    "ConnectionLost",
+    "Create",
+    "Delete",
+    "EventKind",
+    "IMetadataStore",
+    "MetastoreError",
+    "MultiFailed",
+    "NoChildrenForEphemerals",
+    "NoNode",
+    "NodeError",
+    "NodeExists",
+    "NotEmpty",
+    "Op",
+    "OpResult",
+    "ROOT",
+    "SessionListener",
+    "SessionLost",
+    "SessionState",
+    "Set",
+    "Stat",
+    "StoreUnusable",
+    "WatchedEvent",
+    "Watcher",
+]
 
 Watcher = Callable[[WatchedEvent], None]
 SessionListener = Callable[[SessionState], None]
-
-
-class MetastoreError(LogbusError):
-    """Root of what a metadata store refuses or cannot do."""
-
-
-class NodeError(MetastoreError):
-    """An operation does not fit the tree as it is; nothing was changed."""
-
-    def __init__(self, path: str, particulars: str = "") -> None:
-        super().__init__(f"{path}: {particulars or type(self).__doc__}")
-        self.path = path
-
-
-class NoNode(NodeError):
-    """The node (or the parent of the node to be made) does not exist."""
-
-
-class NodeExists(NodeError):
-    """The node exists already."""
-
-
-class BadVersion(NodeError):
-    """The node's version is not the expected one."""
-
-
-class NotEmpty(NodeError):
-    """The node has children."""
-
-
-class NoChildrenForEphemerals(NodeError):
-    """An ephemeral node can have no children."""
-
-
-class BadPath(NodeError):
-    """The path is not absolute and clean."""
-
-
-class MultiFailed(MetastoreError):
-    """
-    One operation of a transaction failed, so none was applied.
-
-    :ivar index: which one, from 0; ``op`` and ``error``: what it was and why it failed.
-    """
-
-    def __init__(self, index: int, op: Op, error: NodeError) -> None:
-        super().__init__(f"operation {index} of the transaction failed: {error}")
-        self.index = index
-        self.op = op
-        self.error = error
-
-
-class ConnectionLost(MetastoreError):
-    """The store is out of reach; a write under way may or may not have been applied."""
-
-
-class SessionLost(MetastoreError):
-    """The session is over, and with it the request."""
-
-
-class StoreUnusable(MetastoreError):
-    """The store's file is damaged, of a newer version, held by another process, or failed a write."""
 
 
 class IMetadataStore(Interface):

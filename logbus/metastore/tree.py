@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from attrs import Factory, define, field, frozen
 
-from logbus.metastore.imetastore import (
+from logbus.metastore.operations import (
     ANY_VERSION,
     ROOT,
     BadPath,

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from attrs import frozen
 
-from logbus.metastore.imetastore import MetastoreError
+from logbus.metastore.operations import MetastoreError
 from logbus.model import Endpoint, LeaderAndIsr
 
 FEATURE_LEVEL = 1

@@ -24,13 +24,15 @@ class CallerThread:
     """A thread pool, and a reactor, that run what they are given at once or, when held, on command."""
 
     held: bool = False
+    stopped: bool = False
     work: list[Callable[[], None]] = field(factory=list)
 
     def start(self) -> None:
         """Nothing to start."""
 
     def stop(self) -> None:
-        """Nothing to stop."""
+        """Note it."""
+        self.stopped = True
 
     def callInThreadWithCallback(
         self, onResult: Callable[[bool, Any], object] | None, func: Callable[..., Any], *args: Any, **kw: Any
@@ -167,6 +169,9 @@ class EmbeddedStoreTests(StoreConformance, SynchronousTestCase):
         self.assertIn(str(self.path), str(failure.value))
         self.assertEqual(states, [SessionState.CLOSED])
         self.failureResultOf(self.store.get("/a"), StoreUnusable)
+        self.done(self.store.close())
+        self.assertEqual(states, [SessionState.CLOSED])
+        self.assertTrue(self.thread.stopped)
 
     def test_many_partition_states_in_one_transaction(self) -> None:
         """Ten thousand nodes are written in far less than a second, and read again."""

@@ -12,9 +12,9 @@ from types import MappingProxyType
 
 from attrs import frozen
 
+from logbus.cluster.announcement import Announcement, DeletedTopic, PartitionState
 from logbus.cluster.controller.state import ControllerState
-from logbus.cluster.icluster import Announcement, DeletedTopic, PartitionState
-from logbus.cluster.metadata import BrokerImage
+from logbus.cluster.images import BrokerImage
 from logbus.model import TopicPartition
 
 NOTHING: Mapping[str, Mapping[str, str]] = MappingProxyType({})

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from types import MappingProxyType
 from uuid import UUID
 
 from attrs import define, field
 
-from logbus.cluster.metadata import BrokerImage
+from logbus.cluster.announcement import NO_OVERRIDES
+from logbus.cluster.images import BrokerImage
 from logbus.model import LeaderAndIsr, TopicPartition
 
-NO_OVERRIDES: Mapping[str, str] = MappingProxyType({})
 ABSENT = -1
 
 

@@ -1,0 +1,66 @@
+"""
+What is known of a broker, a partition, a topic: the values behind clients' questions about the cluster. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from uuid import UUID
+
+from attrs import define, field, frozen
+
+from logbus.model import Endpoint, LeaderAndIsr
+
+
+@frozen
+class BrokerImage:
+    """
+    A live broker.
+
+    :ivar endpoints: where clients reach it, by listener name.
+    :ivar epoch: the czxid of its registration; grows with every restart.
+    """
+
+    broker_id: int
+    endpoints: Mapping[str, Endpoint]
+    rack: str | None = None
+    epoch: int = -1
+
+
+@frozen
+class PartitionImage:
+    """Where one partition lives: its replicas (the preferred leader first), and who leads."""
+
+    replicas: tuple[int, ...]
+    leader_and_isr: LeaderAndIsr
+
+    @property
+    def leader(self) -> int:
+        """Broker id of the leader, or −1."""
+        return self.leader_and_isr.leader
+
+    @property
+    def leader_epoch(self) -> int:
+        """The leader's epoch."""
+        return self.leader_and_isr.leader_epoch
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """Broker ids of the in-sync replicas."""
+        return self.leader_and_isr.isr
+
+
+@define(eq=False)
+class TopicImage:
+    """
+    A topic. Read it, never change it: only :class:`.ClusterMetadata` does.
+
+    :ivar partitions: indexed by partition number.
+    :ivar configs: the topic's overrides as strings, by Kafka's names.
+    """
+
+    name: str
+    topic_id: UUID
+    partitions: list[PartitionImage] = field(factory=list)
+    configs: Mapping[str, str] = MappingProxyType({})
