@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -60,6 +62,13 @@ class CallerThread:
         f(*args, **kwargs)
 
 
+def scratch(case: SynchronousTestCase) -> Path:
+    """A directory of the test's own, gone with it."""
+    directory = tempfile.mkdtemp()
+    case.addCleanup(shutil.rmtree, directory)
+    return Path(directory)
+
+
 def make(path: str | Path, thread: CallerThread | None = None) -> EmbeddedStore:
     """A store on this thread."""
     thread = thread or CallerThread()
@@ -72,8 +81,7 @@ class EmbeddedStoreTests(StoreConformance, SynchronousTestCase):
     store: EmbeddedStore
 
     def make_store(self) -> EmbeddedStore:
-        directory = Path(self.mktemp())
-        directory.mkdir()
+        directory = scratch(self)
         self.path = directory / "metadata.db"
         self.thread = CallerThread()
         return self.open_again()
@@ -190,8 +198,7 @@ class RefusalTests(SynchronousTestCase):
     """Files that are not opened."""
 
     def setUp(self) -> None:
-        directory = Path(self.mktemp())
-        directory.mkdir()
+        directory = scratch(self)
         self.path = directory / "metadata.db"
 
     def refused(self, *words: str) -> None:
@@ -277,8 +284,7 @@ class ThreadTests(TestCase):
 
     async def test_a_life(self) -> None:
         """It opens, writes in its thread, closes, and leaves no thread behind."""
-        directory = Path(self.mktemp())
-        os.mkdir(directory)
+        directory = scratch(self)
         store = EmbeddedStore(directory / "metadata.db", reactor, time.time)  # type: ignore[arg-type]
         await store.open()
         await store.create("/a", b"x")
