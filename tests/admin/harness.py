@@ -175,10 +175,10 @@ class Connection:
         self.transport.clear()
         return data
 
-    def lose(self) -> None:
+    def lose(self, tell_producer: bool = True) -> None:
         """The connection is gone."""
         producer = self.transport.producer
-        if producer is not None:
+        if producer is not None and tell_producer:
             producer.stopProducing()
         self.protocol.connectionLost(Failure(ConnectionDone()))
 

@@ -490,11 +490,13 @@ class StreamTests(ChannelCase):
         self.assert_nothing_left()
 
     def test_reader_that_leaves(self) -> None:
-        """A client that goes away ends the making of its answer."""
-        self.connection.send(request("GET", "/odd/stream"))
-        self.world.clock.turn()
-        self.connection.lose()
-        self.assert_nothing_left()
+        """A client that goes away ends the making of its answer, whether or not the transport tells producers."""
+        for tells in (True, False):
+            connection = self.world.connect()
+            connection.send(request("GET", "/odd/stream"))
+            self.world.clock.turn()
+            connection.lose(tells)
+            self.assertEqual(len(self.world.clock.getDelayedCalls()), 1)  # the idle timer of self.connection
 
     def test_bug_in_the_middle(self) -> None:
         """An answer that breaks off does not look whole: the last chunk is missing and the connection is gone."""

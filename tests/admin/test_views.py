@@ -189,6 +189,8 @@ class ViewTests(SynchronousTestCase):
         self.assertEqual(([p["partition"] for p in page["items"]], page["next"]), ([0, 1], 1))
         page = self.ask("GET", "/api/v1/topics/orders/partitions?limit=2&after=1")
         self.assertEqual(([p["partition"] for p in page["items"]], page["next"]), ([2], None))
+        self.assertIsNone(self.ask("GET", "/api/v1/topics/orders/partitions?limit=3")["next"])
+        self.assertIsNone(self.ask("GET", "/api/v1/topics?limit=1")["next"])
 
     def test_unknown_partition(self) -> None:
         """The answer says which partitions there are."""
