@@ -131,12 +131,10 @@ class Durability:
     """
     What of a log is not on stable storage yet. Exists for logs that are written to.
 
-    :ivar names_changed: files were created since the directory was synced.
     :ivar unindexed: sealed segments whose indexes are not synced; recovery must begin before them.
     """
 
     log: Log
-    names_changed: bool = True
     unindexed: list[Segment] = field(factory=list, init=False)
     dirty: list[Segment] = field(factory=list, init=False)
     _group: GroupCommit = field(init=False)
@@ -181,7 +179,7 @@ class Durability:
 
     def rolled(self, segment: Segment) -> None:
         """``segment`` was sealed, and a new one created."""
-        self.names_changed = True
+        self.log.unsynced_directories.add(self.log.directory)
         self.unindexed.append(segment)
         self.write_back()
 
@@ -189,7 +187,7 @@ class Durability:
         """The log was cut: what a running sync covers is no longer what is there."""
         self._generation += 1
         self._snapshots = None
-        self.names_changed = True
+        self.log.unsynced_directories.add(self.log.directory)
         kept = set(self.log.segments)
         self.dirty = [segment for segment in self.dirty if segment in kept]
         self.unindexed = [segment for segment in self.unindexed if segment in kept]
@@ -221,8 +219,8 @@ class Durability:
         self._bytes = 0
         self._background.request()
 
-    def _commit(self, lane: Lane) -> Deferred[None]:
-        """Sync the log's files, and what recovery needs to trust what is in them."""
+    def _commit(self, lane: Lane, before: Sequence[IFile] = ()) -> Deferred[None]:
+        """Sync the log's files, and what recovery needs to trust what is in them: that first."""
         log = self.log
         generation, target = self._generation, log.log_end_offset
         covered = [(segment, segment.size) for segment in self.dirty]
@@ -232,12 +230,11 @@ class Durability:
         if not saved:
             replaced.append((f"{log.directory}/{names.EPOCHS}", epochs.encode()))
             epochs.saved = True
-        directories = []
-        if self.names_changed:
-            directories = [log.directory, ""]
-            self.names_changed = False
+        # A new log's own name comes last: it must not show before what is in it.
+        directories = sorted(log.unsynced_directories, reverse=True)
+        log.unsynced_directories.clear()
         try:
-            files = [segment.log.get() for segment, _ in covered]
+            files = [*before, *(segment.log.get() for segment, _ in covered)]
         except (ApiError, StorageError) as error:
             return fail(error)
 
@@ -249,7 +246,7 @@ class Durability:
         def failed(failure: Failure) -> Failure:
             # An ApiError (no space for a small file) leaves the directory in use: the next commit tries them again.
             epochs.saved = epochs.saved and saved
-            self.names_changed = self.names_changed or bool(directories)
+            log.unsynced_directories.update(directories)
             return failure
 
         return log.disk.submit(lane, sync_all, log.disk, replaced, files, directories).addCallbacks(done, failed)
@@ -265,13 +262,18 @@ class Durability:
         generation = self._generation
         sealed = list(self.unindexed)
         try:
-            indexes = [file.get() for segment in [*sealed, log.segments[-1]] for file in segment.save_indexes()]
+            # The active segment's need no sync: recovery checks every entry of those.
+            log.segments[-1].save_indexes()
+            indexes = [file.get() for segment in sealed for file in segment.save_indexes()]
             for segment in sealed:
                 segment.offsets.forget()
         except ApiError as problem:
             # Without space indexes wait in memory; the log itself is synced all the same.
             self._log.warn("{log}: indexes not written: {error}", log=log, error=problem)
             indexes, sealed = [], []
+        except StorageError:
+            # The disk has said so; nothing of the log is confirmed any more.
+            return succeed(None)
         offset = log.log_end_offset
         snapshot = encode_snapshot(log.producers)
         path, superseded = self._next_snapshot(offset)
@@ -287,12 +289,7 @@ class Durability:
         def failed(failure: Failure) -> None:
             self._log.warn("{log}: write-back failed: {error}", log=log, error=failure.value)
 
-        return (
-            log.disk.submit(Lane.BACKGROUND, sync_all, log.disk, (), indexes, ())
-            .addCallback(lambda _: self._commit(Lane.BACKGROUND))
-            .addCallback(synced)
-            .addCallbacks(done, failed)
-        )
+        return self._commit(Lane.BACKGROUND, indexes).addCallback(synced).addCallbacks(done, failed)
 
     def _next_snapshot(self, offset: int) -> tuple[str, list[str]]:
         """The path of a snapshot at ``offset``, and those of the ones not needed beside it."""

@@ -125,6 +125,7 @@ class Log:
     :ivar directory: relative to the disk's; empty of segments until :meth:`create` or recovery.
     :ivar config: may be replaced at any time.
     :ivar segments: oldest first, at least one; the last is the active one.
+    :ivar unsynced_directories: those with names in them that are not on stable storage.
     :ivar log_start_offset: records before it are gone, or as good as gone.
     :ivar log_end_offset: the offset of the next record.
     :ivar flushed_end_offset: everything below is on stable storage.
@@ -147,6 +148,7 @@ class Log:
     owner: LogOwner = field(factory=Alone, kw_only=True)
     topic_id: uuid.UUID | None = field(default=None, kw_only=True)
     segments: tuple[Segment, ...] = field(default=(), init=False)
+    unsynced_directories: set[str] = field(factory=set, init=False)
     log_start_offset: int = field(default=0, init=False)
     log_end_offset: int = field(default=0, init=False)
     flushed_end_offset: int = field(default=0, init=False)
@@ -176,6 +178,7 @@ class Log:
         segment = self._new_segment(start_offset)
         segment.create()
         self.restored((segment,), start_offset, start_offset, start_offset)
+        self.unsynced_directories |= {self.directory, ""}
         self._epochs, self._producers = EpochHistory(), Producers(start_offset)
 
     def restored(self, segments: tuple[Segment, ...], start_offset: int, end_offset: int, flushed: int) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from attrs import define, field
 from twisted.logger import Logger
 
-from logbus.records.batch import HEADER_SIZE, MAGIC, BatchHeader, batch_problem, read_header
+from logbus.records.batch import HEADER_SIZE, MAGIC, batch_problem, read_header
 from logbus.storage import names
 from logbus.storage.flush import sync_all
 from logbus.storage.index import MAX_RELATIVE_OFFSET, IndexCorrupt
@@ -28,6 +28,8 @@ from logbus.storage.segment import Segment
 
 CHUNK = 1024 * 1024
 """Bytes read, and then looked at, in one turn."""
+_SMALL = 64 * 1024
+"""A tail that is read at once: handing it to a thread and back costs more."""
 
 _log = Logger()
 
@@ -131,6 +133,8 @@ async def recover(log: Log, recovery_point: int, start_offset: int, progress: Pr
             segment.seal()
     log.producers.end_offset = end
     log.restored(tuple(kept), min(start_offset, end), end, min(recovery_point, end))
+    # Nobody knows what of the names was synced.
+    log.unsynced_directories |= {log.directory, ""}
 
 
 async def _check_older(log: Log, segment: Segment, progress: Progress) -> None:
@@ -208,7 +212,10 @@ class _Scan:
         want = CHUNK
         while self.position < segment.size and self.problem is None:
             begun = self.position
-            data = await log.disk.submit(Lane.READ, file.pread, want, begun)
+            if segment.size - begun <= _SMALL:
+                data = file.pread(want, begun)
+            else:
+                data = await log.disk.submit(Lane.READ, file.pread, want, begun)
             want = max(CHUNK, self._walk(data))
             progress.add(log, self.position - begun, self.position, segment)
 
@@ -218,43 +225,39 @@ class _Scan:
 
         :returns: bytes needed for the next batch, 0 if not known.
         """
-        log, segment = self.log, self.segment
+        log, segment, begun, recovery_point = self.log, self.segment, self.position, self.recovery_point
         epochs, producers, interval = log.epochs, log.producers, log.config.index_interval_bytes
         at, size, left = 0, len(data), segment.size - self.position
+        last_possible = segment.base_offset + MAX_RELATIVE_OFFSET
+        if self.limit is not None:
+            last_possible = min(last_possible, self.limit - 1)
         while at < size:
             if size - at < HEADER_SIZE:
                 if left - at < HEADER_SIZE:
                     self.problem = f"{left - at} bytes are too few for a batch header"
                 break
             header = read_header(data, at)
-            if header.size > size - at and HEADER_SIZE <= header.size <= left - at and header.magic == MAGIC:
+            batch_size = header.length + 12
+            if batch_size > size - at and HEADER_SIZE <= batch_size <= left - at and header.magic == MAGIC:
                 self.position += at
-                return header.size
-            problem = self._problem(data, at, header)
-            if problem is not None:
-                self.problem = problem
+                return batch_size
+            base, last = header.base_offset, header.base_offset + header.last_offset_delta
+            if base < self.end:
+                self.problem = f"base offset {base} lies before {self.end}, where the batch before it ends"
+            elif base >= recovery_point:
+                self.problem = batch_problem(data, at, header)
+            elif header.magic != MAGIC or not HEADER_SIZE <= batch_size <= size - at or last < base:
+                self.problem = f"there is no record batch (magic {header.magic}, length {header.length})"
+            if self.problem is None and last > last_possible:
+                self.problem = f"offsets {base} to {last} do not belong into segment {segment.base_offset}"
+            if self.problem is not None:
                 break
-            segment.index(header, self.position + at, interval)
+            segment.index(header, begun + at, interval)
             if header.leader_epoch != epochs.latest:
-                epochs.assign(header.leader_epoch, header.base_offset)
-            if header.producer_id >= 0 and header.base_offset >= producers.end_offset:
-                producers.appended(header, header.base_offset)
-            self.end = header.base_offset + header.last_offset_delta + 1
-            at += header.length + 12
+                epochs.assign(header.leader_epoch, base)
+            if header.producer_id >= 0 and base >= producers.end_offset:
+                producers.appended(header, base)
+            self.end = last + 1
+            at += batch_size
         self.position += at
         return 0
-
-    def _problem(self, data: bytes, at: int, header: BatchHeader) -> str | None:
-        base, delta = header.base_offset, header.last_offset_delta
-        if base < self.end:
-            return f"base offset {base} lies before {self.end}, where the batch before it ends"
-        if base >= self.recovery_point:
-            problem = batch_problem(data, at, header)
-            if problem is not None:
-                return problem
-        elif header.magic != MAGIC or header.size < HEADER_SIZE or header.size > len(data) - at or delta < 0:
-            return f"there is no record batch (magic {header.magic}, length {header.length})"
-        last = base + delta
-        if last - self.segment.base_offset > MAX_RELATIVE_OFFSET or (self.limit is not None and last >= self.limit):
-            return f"offsets {base} to {last} do not belong into segment {self.segment.base_offset}"
-        return None

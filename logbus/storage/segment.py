@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from struct import Struct
 
 from twisted.logger import Logger
 
@@ -26,6 +27,9 @@ _RECENT = 256
 _CHUNK = 16 * 1024
 """Bytes read at a time when batches are searched; grows while the search goes on."""
 _MAX_CHUNK = 4 * 1024 * 1024
+
+_HOP = Struct(">qi4xb6xi")
+"""Base offset, length, magic and last offset delta, from a batch's header."""
 
 _NONE = array("q")
 """In the place of what only an active segment has; never changed."""
@@ -409,13 +413,31 @@ class Segment:
 
     def _search(self, offset: int) -> int:
         relative, position = self.offsets.floor(offset - self.base_offset)
-        for at, header in self.batches(position):
-            if at == position and relative >= 0 and header.last_offset - self.base_offset != relative:
-                self._repair(f"entry ({relative}, {position}) points at offset {header.last_offset}")
-                return self._search(offset)
-            if header.last_offset >= offset:
-                return at
-        return self.size
+        file, size, chunk = self.log.get(), self.size, _CHUNK
+        expected = self.base_offset + relative
+        if relative < 0:
+            expected = -1
+        # As batches() does, with no more of each header than is needed.
+        while position < size:
+            data = file.pread(chunk, position)
+            at, end = 0, min(len(data), size - position) - _HOP.size
+            if end < 0:
+                raise self._damaged(position, "the file ends in the middle of a batch header")
+            while at <= end:
+                base, length, magic, delta = _HOP.unpack_from(data, at)
+                if magic != MAGIC or length < HEADER_SIZE - 12:
+                    raise self._damaged(position + at, f"there is no record batch (magic {magic})")
+                if base + delta >= offset or expected >= 0:
+                    if expected >= 0 and base + delta != expected:
+                        self._repair(f"entry ({relative}, {position}) points at offset {base + delta}")
+                        return self._search(offset)
+                    if base + delta >= offset:
+                        return position + at
+                    expected = -1
+                at += length + 12
+            position += at
+            chunk = min(2 * chunk, _MAX_CHUNK) if at < 2 * chunk else _CHUNK
+        return size
 
     def _repair(self, problem: str) -> None:
         """The index is well formed but wrong."""

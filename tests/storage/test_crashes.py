@@ -172,7 +172,7 @@ class CrashTests(SynchronousTestCase):
     def test_kill(self) -> None:
         """After the process was killed, everything that was written is there."""
         steps = self.each_crash(lambda disk: disk.after_kill(), "all")
-        self.assertGreater(steps, 120)
+        self.assertGreater(steps, 100)
 
     def test_power_cut_that_loses_everything(self) -> None:
         """Nothing that was not synced survives; what was acknowledged was synced."""
