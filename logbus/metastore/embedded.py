@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any, Protocol, TypeVar, cast
 
 from attrs import define, field
@@ -56,7 +58,10 @@ class IThread(Protocol):
 
 
 def _one_thread() -> IThread:
-    return ThreadPool(1, 1, "metadata")
+    pool = ThreadPool(1, 1, "metadata")
+    # A process that ends without closing the store must not hang on it; a commit cut short is taken back by SQLite.
+    pool.threadFactory = partial(Thread, daemon=True)  # type: ignore[assignment]
+    return pool
 
 
 @define(eq=False)
