@@ -46,8 +46,8 @@ def decode_lines(data: bytes) -> list[str]:
     version, count, *rows = data.decode().split("\n")
     if int(version) != VERSION:
         raise ValueError(f"version {version} is not known; {VERSION} is")
-    if rows[-1:] == [""]:
-        del rows[-1]
+    if not rows or rows.pop() != "":
+        raise ValueError("its last line is cut off")
     if len(rows) != int(count):
         raise ValueError(f"{count} lines were promised, {len(rows)} are there")
     return rows

@@ -95,8 +95,9 @@ class FileCache:
         """A file was opened: room is made if there are too many."""
         files = self._open
         files[file] = None
-        # A bounded walk, so that no single opening pays for thousands of files that must stay.
-        for _ in range(min(_WALK, len(files))):
+        # A bounded walk, so that no single opening pays for thousands of files that must stay. Once around wipes off
+        # the marks of recent use, twice around finds the one to close.
+        for _ in range(min(_WALK, 2 * len(files))):
             if len(files) <= self.capacity:
                 break
             candidate = next(iter(files))

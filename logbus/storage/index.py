@@ -71,6 +71,11 @@ class OffsetIndex:
         """The index file's path."""
         return self._file.path
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the entries are in memory."""
+        return self._offsets is not None
+
     def start(self) -> None:
         """Begin empty and in memory."""
         self._offsets = array("i")

@@ -141,6 +141,7 @@ async def _check_older(log: Log, segment: Segment, progress: Progress) -> None:
     """A segment wholly below the recovery point: only its indexes can be missing or stale."""
     try:
         segment.open_indexes()
+        segment.check_times()
     except IndexCorrupt as problem:
         _log.warn("{path}: index rebuilt: {problem}", path=segment.log.path, problem=problem)
         segment.begin_rebuild()

@@ -134,11 +134,14 @@ class Segment:
         try:
             offsets.load(self.size)
             times.open()
+            self._offsets, self._times = offsets, times
+            self.check_times()
         except IndexCorrupt as problem:
             self.rebuild(str(problem))
-        else:
-            self._offsets, self._times = offsets, times
-            self.indexed_size = offsets.entry(offsets.count - 1)[1] if offsets.count else 0
+        if not self.offsets.is_loaded:
+            # The check found it wrong, and the rebuilt one was written out.
+            self.offsets.load(self.size)
+        self.indexed_size = self.offsets.floor_position(self.size)
         # Whatever lies behind the last index entry is few kilobytes: hop over it once, now.
         self._start_recent(self.base_offset)
         assert self._offsets is not None
@@ -175,6 +178,7 @@ class Segment:
     def _open_indexes(self) -> None:
         try:
             self.open_indexes()
+            self.check_times()
         except IndexCorrupt as problem:
             self.rebuild(str(problem))
             self.seal()
@@ -189,6 +193,33 @@ class Segment:
         offsets.open(self.size)
         times.open()
         self._offsets, self._times = offsets, times
+
+    def check_times(self) -> None:
+        """
+        Hold the time index of a sealed segment against batches: its last entry must name the largest timestamp.
+
+        Only the batch it speaks of and the last one that is indexed are looked at.
+
+        :raises IndexCorrupt: it does not.
+        """
+        if not self.size:
+            return
+        last = self.times.last
+        indexed = self.offsets.floor(MAX_RELATIVE_OFFSET)[1]
+        try:
+            latest = max(header.max_timestamp for _, header in self.batches(indexed))
+        except StorageError as problem:
+            if not indexed:
+                raise
+            raise IndexCorrupt(f"its last entry points at byte {indexed}, where no batch begins") from problem
+        if last is None:
+            if latest >= 0:
+                raise IndexCorrupt(f"it has no entry for timestamp {latest}")
+            return
+        timestamp, relative = last
+        _, header = next(self.batches(self.find(self.base_offset + relative)), (0, None))
+        if header is None or header.max_timestamp != timestamp or latest > timestamp:
+            raise IndexCorrupt(f"its last entry ({timestamp}, {relative}) does not fit the batches")
 
     def begin_scan(self, offset: int) -> tuple[int, int]:
         """
@@ -425,15 +456,15 @@ class Segment:
                 raise self._damaged(position, "the file ends in the middle of a batch header")
             while at <= end:
                 base, length, magic, delta = _HOP.unpack_from(data, at)
+                if expected >= 0:
+                    if magic != MAGIC or base + delta != expected:
+                        self._repair(f"entry ({relative}, {position}) points at something else")
+                        return self._search(offset)
+                    expected = -1
                 if magic != MAGIC or length < HEADER_SIZE - 12:
                     raise self._damaged(position + at, f"there is no record batch (magic {magic})")
-                if base + delta >= offset or expected >= 0:
-                    if expected >= 0 and base + delta != expected:
-                        self._repair(f"entry ({relative}, {position}) points at offset {base + delta}")
-                        return self._search(offset)
-                    if base + delta >= offset:
-                        return position + at
-                    expected = -1
+                if base + delta >= offset:
+                    return position + at
                 at += length + 12
             position += at
             chunk = min(2 * chunk, _MAX_CHUNK) if at < 2 * chunk else _CHUNK

@@ -1,0 +1,86 @@
+"""The small files of a log directory."""
+
+from __future__ import annotations
+
+import uuid
+
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.errors import ConfigError
+from logbus.model import TopicPartition
+from logbus.storage import checkpoints, names
+from logbus.storage.checkpoints import Meta
+
+
+class CheckpointTests(SynchronousTestCase):
+    """Formats."""
+
+    def test_offsets(self) -> None:
+        """Kafka's checkpoint format, there and back."""
+        offsets = {TopicPartition("a", 0): 5, TopicPartition("b.c-d", 11): 2**62}
+        data = checkpoints.encode_offsets(offsets)
+        self.assertEqual(data, b"0\n2\na 0 5\nb.c-d 11 4611686018427387904\n")
+        self.assertEqual(checkpoints.decode_offsets(data), offsets)
+        for damaged in (b"", b"0\n", b"0\n1\n", b"0\n1\na 0\n", b"7\n0\n", data[:-8], b"\xff\xfe"):
+            self.assertRaises(ValueError, checkpoints.decode_offsets, damaged)
+
+    def test_partition_metadata(self) -> None:
+        """The topic's id as Kafka writes it."""
+        topic_id = uuid.UUID(int=0xFEDCBA98765432100123456789ABCDEF)
+        data = checkpoints.encode_partition_metadata(topic_id)
+        self.assertEqual(data, b"version: 0\ntopic_id: _ty6mHZUMhABI0VniavN7w")
+        self.assertEqual(checkpoints.decode_partition_metadata(data), topic_id)
+        for damaged in (b"", b"version: 1\ntopic_id: _ty6mHZUMhABI0VniavN7w", b"version: 0", b"x", data[:-9]):
+            self.assertRaises(ValueError, checkpoints.decode_partition_metadata, damaged)
+
+    def test_meta(self) -> None:
+        """Whose directory it is; another program's, a newer one's and a damaged one are told apart."""
+        meta = Meta(3, "abc")
+        self.assertEqual(Meta.decode(meta.encode(), "/x"), meta)
+        kafka = b"#Sat\nversion=0\nbroker.id=0\ncluster.id=abc\n"
+        self.assertIn("Apache Kafka", str(self.assertRaises(ConfigError, Meta.decode, kafka, "/x")))
+        newer = meta.encode().replace(b"format=1", b"format=2")
+        self.assertIn("newer", str(self.assertRaises(ConfigError, Meta.decode, newer, "/x")))
+        damaged = meta.encode().replace(b"broker.id=3", b"broker.id=three")
+        self.assertIn("damaged", str(self.assertRaises(ConfigError, Meta.decode, damaged, "/x")))
+
+    @given(st.integers(0), st.integers(0, 7))
+    def test_marker(self, at: int, bit: int) -> None:
+        """A damaged marker is not believed."""
+        data = bytearray(checkpoints.encode_marker({"a-0": {"end": 5}}))
+        self.assertEqual(checkpoints.decode_marker(bytes(data)), {"a-0": {"end": 5}})
+        data[at % len(data)] ^= 1 << bit
+        try:
+            logs = checkpoints.decode_marker(bytes(data))
+        except (ValueError, KeyError, TypeError):
+            return
+        # Hexadecimal digits have two spellings, and int() takes some more.
+        self.assertEqual(logs, {"a-0": {"end": 5}})
+
+
+class NameTests(SynchronousTestCase):
+    """What files and directories are called."""
+
+    def test_segment_files(self) -> None:
+        """Twenty digits and a suffix."""
+        self.assertEqual(names.segment_file(42, names.LOG), "00000000000000000042.log")
+        self.assertEqual(names.base_offset_of("00000000000000000042.log", names.LOG), 42)
+        for other in ("42.log", "00000000000000000042.index", "0000000000000000004x.log", "00000000000000000042"):
+            self.assertIsNone(names.base_offset_of(other, names.LOG))
+
+    def test_partitions(self) -> None:
+        """A directory's name is a legal topic's, a dash, and a number; everything else is not a log."""
+        self.assertEqual(names.partition_of("a-b-3"), TopicPartition("a-b", 3))
+        for other in ("a", "a-", "a-03", "-1", "..-1", "a-1.deadbeef-delete", "metadata.db", "a b-1", "a-99999999999"):
+            self.assertIsNone(names.partition_of(other), other)
+        for bad in (TopicPartition("..", 0), TopicPartition("a/b", 0), TopicPartition("", 1), TopicPartition("a", -1)):
+            self.assertRaises(ValueError, names.partition_directory, bad)
+
+    def test_deleted(self) -> None:
+        """The longest topic's directory still has a name when it is deleted."""
+        unique = uuid.UUID(int=1)
+        name = names.deleted_directory(TopicPartition("t" * 249, 10**9), unique)
+        self.assertEqual(len(name), 255)
+        self.assertTrue(name.endswith(f"-1000000000.{unique.hex}-delete"))
