@@ -260,8 +260,8 @@ def main() -> None:
         if options.open_only:
             await open_only(directory)
             return
-        hot_path(part(directory, "hot"))
         await flushes(part(directory, "flush"))
+        hot_path(part(directory, "hot"))
         await recovery(part(directory, "recovery"))
         await many(part(directory, "many"), options.logs)
 

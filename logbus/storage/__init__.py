@@ -1,0 +1,21 @@
+"""
+One broker's logs on disk.
+
+::
+
+    manager.py      LogManager: all logs, in all log directories; what waits is a Deferred
+    directory.py    one log directory: lock, marker of a clean stop, checkpoints
+    log.py          Log: append and read, by plain calls into the page cache
+    segment.py      one file of batches with its indexes      index.py  offset and time index
+    flush.py        group commit and write-back               recovery.py  after a stop that was not clean
+    validation.py   what a topic demands of a batch           lookup.py  offsets by time
+    producers.py    sequences of idempotent producers         snapshots.py  the same on disk
+    epochs.py       leader epochs                             restore.py  both, read back
+    retention.py    what may be deleted                       housekeeping.py  all that is done from time to time
+    checkpoints.py  the small files                           names.py  what files are called
+    istorage.py     IDisk, IFile, IDeletePolicy               disk.py, lanes.py, files.py  the real disk
+
+A produced batch goes ``Log.append_as_leader`` → ``validation`` → ``producers`` → ``Segment`` → one ``pwritev``; who wants
+it on stable storage waits for ``Log.flush``, which shares an fdatasync in the directory's sync lane. A read gives a
+``FileSlice``. Files are Kafka's, byte for byte.
+"""

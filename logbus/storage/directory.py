@@ -112,7 +112,9 @@ class LogDirectory:
         try:
             return checkpoints.decode_marker(data)
         except (ValueError, KeyError, TypeError) as problem:
-            self._log.warn("{root}: marker of a clean stop ignored: {problem}", root=self.disk.root, problem=problem)
+            self._log.warn(
+                "{root}: marker of a clean stop ignored: {problem}", root=self.disk.root, problem=str(problem)
+            )
             return {}
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
@@ -122,7 +124,7 @@ class LogDirectory:
             return {}
         except ValueError as problem:
             self._log.error("{root}/{name} is damaged, and ignored: {problem}", root=self.disk.root, name=name,
-                            problem=problem)  # fmt: skip
+                            problem=str(problem))  # fmt: skip
             return {}
 
     def _topic_id(self, directory: str) -> uuid.UUID | None:
@@ -132,7 +134,7 @@ class LogDirectory:
         except FileNotFoundError:
             return None
         except ValueError as problem:
-            self._log.warn("{root}/{path} is ignored: {problem}", root=self.disk.root, path=path, problem=problem)
+            self._log.warn("{root}/{path} is ignored: {problem}", root=self.disk.root, path=path, problem=str(problem))
             return None
 
     def _restore(self, log: Log, entry: dict[str, Any]) -> bool:
@@ -229,7 +231,7 @@ class LogDirectory:
             if self.is_online:
                 await self._close_logs()
         except (ApiError, StorageError) as error:
-            self._log.error("{root} was not closed cleanly: {error}", root=self.disk.root, error=error)
+            self._log.error("{root} was not closed cleanly: {error}", root=self.disk.root, error=str(error))
         except Exception as error:
             bug = error
         for log in self.logs.values():

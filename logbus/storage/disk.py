@@ -161,7 +161,7 @@ class Disk:
         """Take the directory offline; only the first error counts. Reactor thread only."""
         if self.failure is None:
             self.failure = error
-            self._log.critical("log directory {root} goes offline: {error}", root=self.root, error=error)
+            self._log.critical("log directory {root} goes offline: {error}", root=self.root, error=str(error))
             for listener in self._listeners:
                 listener(error)
         return self.failure
@@ -253,7 +253,7 @@ class Disk:
         except OSError as error:
             raise self._refused_or_broken(error, f"read {path}") from error
 
-    def replace(self, path: str, data: bytes, sync: bool = True) -> None:
+    def replace(self, path: str, data: bytes, sync: bool = True, sync_name: bool = True) -> None:
         """Replace a file in one step."""
         if self.failure is not None:
             raise self.offline()
@@ -267,7 +267,7 @@ class Disk:
             os.replace(temporary, self._at(path))
         except OSError as error:
             raise self._refused_or_broken(error, f"write {path}") from error
-        if sync:
+        if sync and sync_name:
             self.sync_directory(os.path.dirname(path))
 
     def make_directory(self, path: str) -> None:

@@ -109,9 +109,13 @@ class GroupCommit:
 def sync_all(
     disk: IDisk, replaced: Sequence[tuple[str, bytes]], files: Sequence[IFile], directories: Sequence[str]
 ) -> None:
-    """Runs in a lane: small files first, since what is behind the recovery point may rely on them."""
+    """
+    Runs in a lane: small files first, since what is behind the recovery point may rely on them.
+
+    :param directories: those of the small files among them.
+    """
     for path, data in replaced:
-        disk.replace(path, data)
+        disk.replace(path, data, True, False)
     for file in files:
         file.sync()
     for path in directories:
@@ -176,6 +180,9 @@ class Durability:
         segment.log.pinned = True
         if clean:
             self.log.owner.dirtied(self.log)
+        if len(self.log.files) > self.log.files.capacity:
+            # Files with unsynced data cannot be closed: too many of them, and syncing makes room.
+            self.write_back()
 
     def rolled(self, segment: Segment) -> None:
         """``segment`` was sealed, and a new one created."""
@@ -230,6 +237,7 @@ class Durability:
         if not saved:
             replaced.append((f"{log.directory}/{names.EPOCHS}", epochs.encode()))
             epochs.saved = True
+            log.unsynced_directories.add(log.directory)
         # A new log's own name comes last: it must not show before what is in it.
         directories = sorted(log.unsynced_directories, reverse=True)
         log.unsynced_directories.clear()
@@ -269,7 +277,7 @@ class Durability:
                 segment.offsets.forget()
         except ApiError as problem:
             # Without space indexes wait in memory; the log itself is synced all the same.
-            self._log.warn("{log}: indexes not written: {error}", log=log, error=problem)
+            self._log.warn("{log}: indexes not written: {error}", log=log, error=str(problem))
             indexes, sealed = [], []
         except StorageError:
             # The disk has said so; nothing of the log is confirmed any more.
@@ -287,7 +295,7 @@ class Durability:
                 log.owner.written_back(log)
 
         def failed(failure: Failure) -> None:
-            self._log.warn("{log}: write-back failed: {error}", log=log, error=failure.value)
+            self._log.warn("{log}: write-back failed: {error}", log=log, error=str(failure.value))
 
         return self._commit(Lane.BACKGROUND, indexes).addCallback(synced).addCallbacks(done, failed)
 

@@ -143,11 +143,12 @@ class IDisk(Interface):
         :raises FileNotFoundError: there is none.
         """
 
-    def replace(path: str, data: bytes, sync: bool = True) -> None:
+    def replace(path: str, data: bytes, sync: bool = True, sync_name: bool = True) -> None:
         """
         Put ``data`` in the place of the file in one step: after a crash there is the old content or the new.
 
-        :param sync: force both file and name to stable storage before returning.
+        :param sync: force the content to stable storage before it takes the name.
+        :param sync_name: with ``sync``, force the name, too, before returning.
         """
 
     def make_directory(path: str) -> None:

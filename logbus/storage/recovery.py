@@ -143,7 +143,7 @@ async def _check_older(log: Log, segment: Segment, progress: Progress) -> None:
         segment.open_indexes()
         segment.check_times()
     except IndexCorrupt as problem:
-        _log.warn("{path}: index rebuilt: {problem}", path=segment.log.path, problem=problem)
+        _log.warn("{path}: index rebuilt: {problem}", path=segment.log.path, problem=str(problem))
         segment.begin_rebuild()
         position = 0
         interval = log.config.index_interval_bytes
@@ -217,13 +217,14 @@ class _Scan:
                 data = file.pread(want, begun)
             else:
                 data = await log.disk.submit(Lane.READ, file.pread, want, begun)
-            want = max(CHUNK, self._walk(data))
+            want = max(CHUNK, self._walk(data, scan_from))
             progress.add(log, self.position - begun, self.position, segment)
 
-    def _walk(self, data: bytes) -> int:
+    def _walk(self, data: bytes, scan_from: int) -> int:
         """
         Go on over the batches in ``data``, which begins at :attr:`position`.
 
+        :param scan_from: from this offset on epochs are learnt.
         :returns: bytes needed for the next batch, 0 if not known.
         """
         log, segment, begun, recovery_point = self.log, self.segment, self.position, self.recovery_point
@@ -254,7 +255,8 @@ class _Scan:
             if self.problem is not None:
                 break
             segment.index(header, begun + at, interval)
-            if header.leader_epoch != epochs.latest:
+            # The walk may begin before what it is for: there the epochs on disk are complete.
+            if base >= scan_from and header.leader_epoch != epochs.latest:
                 epochs.assign(header.leader_epoch, base)
             if header.producer_id >= 0 and base >= producers.end_offset:
                 producers.appended(header, base)

@@ -30,7 +30,7 @@ def load_epochs(disk: IDisk, directory: str, start_offset: int, end_offset: int)
     except FileNotFoundError:
         return EpochHistory()
     except ValueError as problem:
-        _log.warn("{root}/{path} is damaged and ignored: {problem}", root=disk.root, path=path, problem=problem)
+        _log.warn("{root}/{path} is damaged and ignored: {problem}", root=disk.root, path=path, problem=str(problem))
         return EpochHistory()
     epochs.truncate_end(end_offset)
     epochs.truncate_start(start_offset)
@@ -49,7 +49,7 @@ def latest_snapshot(disk: IDisk, directory: str, first_offset: int, end_offset: 
             try:
                 return decode_snapshot(disk.read(path), offset)
             except SnapshotCorrupt as problem:
-                _log.warn("{root}/{path} is not used: {problem}", root=disk.root, path=path, problem=problem)
+                _log.warn("{root}/{path} is not used: {problem}", root=disk.root, path=path, problem=str(problem))
         disk.unlink(path)
     return Producers(first_offset)
 

@@ -120,9 +120,9 @@ class Segment:
 
     def activate_empty(self) -> None:
         """Hold empty indexes in memory, to be filled by :meth:`appended`."""
-        self._offsets, self._times = self._index_files()
-        self._offsets.start()
-        self._times.start()
+        offsets, times = self._new_indexes()
+        offsets.start()
+        times.start()
         self._start_recent(self.base_offset)
         self.indexed_size = 0
 
@@ -130,11 +130,10 @@ class Segment:
         """Make an existing segment ready for appends: its indexes are loaded, or rebuilt if they are damaged."""
         if self._recent_floor != _NEVER:
             return
-        offsets, times = self._index_files()
+        offsets, times = self._new_indexes()
         try:
             offsets.load(self.size)
             times.open()
-            self._offsets, self._times = offsets, times
             self.check_times()
         except IndexCorrupt as problem:
             self.rebuild(str(problem))
@@ -153,11 +152,20 @@ class Segment:
         if self.first_timestamp < 0 and self.size:
             self.first_timestamp = next(self.batches(0))[1].max_timestamp
 
-    def _index_files(self) -> tuple[OffsetIndex, TimeIndex]:
-        return (
-            OffsetIndex(LazyFile(self.files, self.disk, self.path(names.OFFSET_INDEX))),
-            TimeIndex(LazyFile(self.files, self.disk, self.path(names.TIME_INDEX))),
-        )
+    def _new_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Index objects that know nothing yet, in the place of those there were."""
+        self._close_indexes()
+        self._offsets = OffsetIndex(LazyFile(self.files, self.disk, self.path(names.OFFSET_INDEX)))
+        self._times = TimeIndex(LazyFile(self.files, self.disk, self.path(names.TIME_INDEX)))
+        return self._offsets, self._times
+
+    def _close_indexes(self) -> None:
+        if self._offsets is not None:
+            self._offsets.close()
+            self._offsets = None
+        if self._times is not None:
+            self._times.close()
+            self._times = None
 
     @property
     def offsets(self) -> OffsetIndex:
@@ -189,10 +197,13 @@ class Segment:
 
         :raises IndexCorrupt: one is missing or damaged.
         """
-        offsets, times = self._index_files()
-        offsets.open(self.size)
-        times.open()
-        self._offsets, self._times = offsets, times
+        offsets, times = self._new_indexes()
+        try:
+            offsets.open(self.size)
+            times.open()
+        except BaseException:
+            self._close_indexes()
+            raise
 
     def check_times(self) -> None:
         """
@@ -229,7 +240,7 @@ class Segment:
         :param offset: the position returned is that of the batch which has it, or an earlier one's.
         :returns: the position, and the least offset that can be there.
         """
-        offsets, times = self._index_files()
+        offsets, times = self._new_indexes()
         try:
             offsets.load(self.size)
             times.open()
@@ -237,11 +248,10 @@ class Segment:
             relative, position = self._trusted_entry(offsets, offset)
         except IndexCorrupt as problem:
             if self.size:
-                self._log.info("{path}: index rebuilt: {problem}", path=self.log.path, problem=problem)
+                self._log.info("{path}: index rebuilt: {problem}", path=self.log.path, problem=str(problem))
             self.begin_rebuild()
             relative, position = -1, 0
         else:
-            self._offsets, self._times = offsets, times
             self.indexed_size = position
             offsets.cut_position(position + 1)
             times.cut(relative)
@@ -274,7 +284,7 @@ class Segment:
         :param problem: why, for the log.
         :param interval: bytes between entries.
         """
-        self._log.warn("{path}: index rebuilt: {problem}", path=self.log.path, problem=problem)
+        self._log.warn("{path}: index rebuilt: {problem}", path=self.log.path, problem=str(problem))
         self.begin_rebuild()
         for position, header in self.batches(0):
             self.index(header, position, interval)
@@ -283,9 +293,9 @@ class Segment:
         """Drop the indexes, on disk too; :meth:`index` must be told of every batch then."""
         for suffix in (names.OFFSET_INDEX, names.TIME_INDEX):
             self.disk.unlink(self.path(suffix))
-        self._offsets, self._times = self._index_files()
-        self._offsets.start()
-        self._times.start()
+        offsets, times = self._new_indexes()
+        offsets.start()
+        times.start()
         self.indexed_size = 0
         self.max_timestamp = self.max_timestamp_offset = -1
 
@@ -369,7 +379,7 @@ class Segment:
         try:
             self.save_indexes()
         except ApiError as problem:
-            self._log.warn("{path}: index kept in memory: {problem}", path=self.log.path, problem=problem)
+            self._log.warn("{path}: index kept in memory: {problem}", path=self.log.path, problem=str(problem))
         else:
             self.offsets.forget()
 

@@ -354,7 +354,7 @@ class MemoryDisk:
             raise FileNotFoundError(errno.ENOENT, path)
         return entry.content()
 
-    def replace(self, path: str, data: bytes, sync: bool = True) -> None:
+    def replace(self, path: str, data: bytes, sync: bool = True, sync_name: bool = True) -> None:
         self.check()
         self.plain_step("replace", path)
         parent, name = self._parent(path)
@@ -365,7 +365,7 @@ class MemoryDisk:
             inode.sync()
         parent.entries[name] = inode
         parent.modified_ns = self.tick()
-        if sync:
+        if sync and sync_name:
             self.sync_directory(path.rpartition("/")[0])
 
     def make_directory(self, path: str) -> None:

@@ -215,6 +215,21 @@ class RecoveryTests(SynchronousTestCase):
         inode.truncate(3)
         self.reopened()
 
+    def test_epochs_of_what_is_walked_over(self) -> None:
+        """A walk that begins before an epoch does leaves the history as it is."""
+        for stop in (self.closed, self.flushed):
+            with self.subTest(stop=stop):
+                self.setUp()
+                log = self.manager.get(PARTITION)
+                assert log is not None
+                log.append_as_leader(batch(b"x"), 9)
+                expected = list(log.epochs)
+                stop()
+                for _ in range(2):
+                    again = self.open()
+                    assert again is not None
+                    self.assertEqual(list(again.epochs), expected)
+
     def test_checkpoints_damaged(self) -> None:
         """Without recovery points the whole log is scanned."""
         self.flushed()
