@@ -8,6 +8,7 @@ One broker's logs on disk.
     log.py          Log: append and read, by plain calls into the page cache
     segment.py      one file of batches with its indexes      index.py  offset and time index
     flush.py        group commit and write-back               recovery.py  after a stop that was not clean
+    shortening.py   deletion at the front, truncation at the end; owner.py  who is told of files that may go
     validation.py   what a topic demands of a batch           lookup.py  offsets by time
     producers.py    sequences of idempotent producers         snapshots.py  the same on disk
     epochs.py       leader epochs                             restore.py  both, read back
@@ -15,7 +16,7 @@ One broker's logs on disk.
     checkpoints.py  the small files                           names.py  what files are called
     istorage.py     IDisk, IFile, IDeletePolicy               disk.py, lanes.py, files.py  the real disk
 
-A produced batch goes ``Log.append_as_leader`` → ``validation`` → ``producers`` → ``Segment`` → one ``pwritev``; who wants
-it on stable storage waits for ``Log.flush``, which shares an fdatasync in the directory's sync lane. A read gives a
-``FileSlice``. Files are Kafka's, byte for byte.
+A produced batch goes ``Log.append_as_leader`` → ``validation`` → ``producers`` → ``Segment`` → one ``pwritev``. Who
+wants it on stable storage waits for ``Log.flush``, which shares an fdatasync in the directory's sync lane. A read gives
+a ``FileSlice``. Files are Kafka's, byte for byte.
 """

@@ -15,7 +15,7 @@ import uuid
 from bisect import bisect_right
 from collections.abc import Callable
 from operator import attrgetter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from attrs import define, field
 from twisted.internet.defer import Deferred, succeed
@@ -34,18 +34,17 @@ from logbus.records.batch import (
 )
 from logbus.records.checksum import Buffer
 from logbus.records.slices import FileSlice
-from logbus.storage import lookup, names
+from logbus.storage import lookup, shortening
 from logbus.storage.epochs import EpochHistory
 from logbus.storage.files import FileCache
 from logbus.storage.flush import Durability
 from logbus.storage.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from logbus.storage.istorage import IDeletePolicy, IDisk
+from logbus.storage.owner import Alone, LogOwner
 from logbus.storage.producers import Producers
 from logbus.storage.restore import load_epochs, load_producers
-from logbus.storage.retention import deletable
 from logbus.storage.segment import Segment
 from logbus.storage.settings import StorageSettings
-from logbus.storage.snapshots import snapshot_offsets, snapshot_path
 from logbus.storage.validation import LOG_APPEND_TIME, validate_for_topic
 
 _BASE_OFFSET = attrgetter("base_offset")
@@ -80,40 +79,6 @@ class ReadResult(NamedTuple):
     data: FileSlice | None
     log_start_offset: int
     log_end_offset: int
-
-
-class LogOwner(Protocol):
-    """What a log tells the one who keeps it."""
-
-    def touched(self, log: Log) -> None:
-        """The log was written to for the first time since ``log.is_touched`` was last set to False."""
-
-    def dirtied(self, log: Log) -> None:
-        """Something of the log is not synced, after everything was."""
-
-    def written_back(self, log: Log) -> None:
-        """The log's recovery point moved far enough to be put down."""
-
-    def remove_later(self, log: Log, paths: list[str]) -> None:
-        """Files that are not the log's any more, and may go once nobody can be reading them."""
-
-
-class Alone:
-    """The owner of a log that nobody manages: files go when they are not needed."""
-
-    def touched(self, log: Log) -> None:
-        """Nobody keeps count."""
-
-    def dirtied(self, log: Log) -> None:
-        """Nobody is in a hurry."""
-
-    def written_back(self, log: Log) -> None:
-        """Nobody puts down recovery points."""
-
-    def remove_later(self, log: Log, paths: list[str]) -> None:
-        """At once, then."""
-        for path in paths:
-            log.disk.unlink(path)
 
 
 @define(eq=False, repr=False)
@@ -175,7 +140,7 @@ class Log:
 
         :raises ApiError: there is no space.
         """
-        segment = self._new_segment(start_offset)
+        segment = self.new_segment(start_offset)
         segment.create()
         self.restored((segment,), start_offset, start_offset, start_offset)
         self.unsynced_directories |= {self.directory, ""}
@@ -189,7 +154,8 @@ class Log:
         self.flushed_end_offset = flushed
         self.high_watermark = self.log_start_offset
 
-    def _new_segment(self, base_offset: int) -> Segment:
+    def new_segment(self, base_offset: int) -> Segment:
+        """A segment that is not on disk yet, nor in the log."""
         return Segment(self.disk, self.files, self.directory, base_offset, int(self.wall_clock() * 1000))
 
     @property
@@ -402,7 +368,7 @@ class Log:
         """
         durability = self.durability
         old = self.segments[-1]
-        segment = self._new_segment(
+        segment = self.new_segment(
             self.log_end_offset if base_offset is None else max(base_offset, self.log_end_offset)
         )
         if segment.base_offset == old.base_offset:
@@ -516,21 +482,7 @@ class Log:
         :returns: how many segments went.
         :raises ApiError: the active segment is to go, and there is no space for a new one.
         """
-        count = deletable(self, policy, now_ms)
-        if not count:
-            return 0
-        if count == len(self.segments):
-            self.roll()
-        gone, kept = self.segments[:count], self.segments[count:]
-        self.segments = kept
-        if kept[0].base_offset > self.log_start_offset:
-            self.advance_start(kept[0].base_offset)
-        self._log.info(
-            "{log}: {count} segments deleted by {policy}: {size} bytes below offset {offset}",
-            log=self, count=count, policy=policy.name, size=sum(old.size for old in gone), offset=kept[0].base_offset,
-        )  # fmt: skip
-        self._discard(gone)
-        return count
+        return shortening.delete_expired(self, policy, now_ms)
 
     def truncate_to(self, offset: int) -> None:
         """
@@ -538,66 +490,11 @@ class Log:
 
         The recovery point on disk must not lie above ``offset`` any more: :meth:`LogManager.truncate` sees to that.
         """
-        if offset >= self.log_end_offset:
-            return
-        if offset < self.checkpointed_recovery_point:
-            raise ValueError(
-                f"{self.partition}: truncation to {offset} below the recovery point {self.checkpointed_recovery_point}"
-            )
-        if offset < self.segments[0].base_offset:
-            self.restart_at(offset)
-            return
-        durability = self.durability
-        keep = max(1, bisect_right(self.segments, offset, key=_BASE_OFFSET))
-        gone, self.segments = self.segments[keep:], self.segments[:keep]
-        active = self.segments[-1]
-        if gone:
-            active.activate()
-            self._discard(gone)
-        self._ends_at(active.truncate(offset), durability)
+        shortening.truncate_to(self, offset)
 
     def restart_at(self, offset: int) -> None:
         """Drop everything and go on at ``offset``: the leader's log begins behind the end of ours."""
-        durability = self.durability
-        gone = self.segments
-        segment = self._new_segment(offset)
-        if any(old.base_offset == offset for old in gone):
-            # The new file takes the name of an old one, which therefore goes first.
-            self._discard(gone)
-            segment.create()
-        else:
-            segment.create()
-            self._discard(gone)
-        self.segments = (segment,)
-        self.log_start_offset = offset
-        self._ends_at(offset, durability)
-
-    def _ends_at(self, end_offset: int, durability: Durability) -> None:
-        self._log.info("{log} truncated to {offset}", log=self, offset=end_offset)
-        self.log_end_offset = end_offset
-        self.log_start_offset = min(self.log_start_offset, end_offset)
-        self.flushed_end_offset = min(self.flushed_end_offset, end_offset)
-        self.high_watermark = min(self.high_watermark, end_offset)
-        self.epochs.truncate_end(end_offset)
-        for snapshot in snapshot_offsets(self.disk, self.directory):
-            if snapshot > end_offset:
-                self.disk.unlink(snapshot_path(self.directory, snapshot))
-        durability.truncated()
-        self._producers = load_producers(self.disk, self.directory, self.segments, end_offset)
-
-    def _discard(self, segments: tuple[Segment, ...]) -> None:
-        """Take files out of the log at once, by name, and have them removed later: readers may hold them."""
-        paths = []
-        for segment in segments:
-            segment.close()
-            for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.SNAPSHOT):
-                path = segment.path(suffix)
-                if self.disk.exists(path):
-                    self.disk.rename(path, path + names.DELETED)
-                    paths.append(path + names.DELETED)
-        if self._durability is not None:
-            self._durability.discarded(segments)
-        self.owner.remove_later(self, paths)
+        shortening.restart_at(self, offset)
 
     # -- Durability
 

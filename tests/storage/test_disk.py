@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 from attrs import define, field
@@ -18,6 +19,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
+import logbus
 from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.storage import disk as disk_module
 from logbus.storage.disk import Disk, disks_at
@@ -202,7 +204,8 @@ class DiskTests(SynchronousTestCase):
             "try: Disk(sys.argv[1], None).lock()\n"
             "except ConfigError: sys.exit(7)"
         )
-        self.assertEqual(subprocess.run([sys.executable, "-c", script, self.root], check=False).returncode, 7)
+        env = {**os.environ, "PYTHONPATH": str(Path(logbus.__file__).parent.parent)}
+        self.assertEqual(subprocess.run([sys.executable, "-c", script, self.root], env=env, check=False).returncode, 7)
         self.wait(self.disk.close())
         other.lock()
         self.wait(other.close())

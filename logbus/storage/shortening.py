@@ -1,0 +1,123 @@
+"""
+How a log gets shorter: by retention at the front, by truncation at the end.
+
+Files leave the log at once, under another name, and go later: a reader may hold them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from twisted.logger import Logger
+
+from logbus.storage import names
+from logbus.storage.flush import Durability
+from logbus.storage.istorage import IDeletePolicy
+from logbus.storage.restore import load_producers
+from logbus.storage.retention import deletable
+from logbus.storage.segment import Segment
+from logbus.storage.snapshots import snapshot_offsets, snapshot_path
+
+if TYPE_CHECKING:
+    from logbus.storage.log import Log
+
+_BASE_OFFSET = attrgetter("base_offset")
+
+_log = Logger()
+
+
+def delete_expired(log: Log, policy: IDeletePolicy, now_ms: int) -> int:
+    """
+    Remove the oldest segments as far as a policy says, but none that reaches the high watermark.
+
+    :returns: how many segments went.
+    :raises ApiError: the active segment is to go, and there is no space for a new one.
+    """
+    count = deletable(log, policy, now_ms)
+    if not count:
+        return 0
+    if count == len(log.segments):
+        log.roll()
+    gone, kept = log.segments[:count], log.segments[count:]
+    log.segments = kept
+    if kept[0].base_offset > log.log_start_offset:
+        log.advance_start(kept[0].base_offset)
+    _log.info(
+        "{log}: {count} segments deleted by {policy}: {size} bytes below offset {offset}",
+        log=log, count=count, policy=policy.name, size=sum(old.size for old in gone), offset=kept[0].base_offset,
+    )  # fmt: skip
+    _discard(log, gone)
+    return count
+
+
+def truncate_to(log: Log, offset: int) -> None:
+    """
+    Remove the batches that reach ``offset`` or lie behind it.
+
+    The recovery point on disk must not lie above ``offset`` any more: :meth:`LogManager.truncate` sees to that.
+    """
+    if offset >= log.log_end_offset:
+        return
+    if offset < log.checkpointed_recovery_point:
+        raise ValueError(
+            f"{log.partition}: truncation to {offset} below the recovery point {log.checkpointed_recovery_point}"
+        )
+    if offset < log.segments[0].base_offset:
+        restart_at(log, offset)
+        return
+    durability = log.durability
+    keep = max(1, bisect_right(log.segments, offset, key=_BASE_OFFSET))
+    gone, log.segments = log.segments[keep:], log.segments[:keep]
+    active = log.segments[-1]
+    if gone:
+        active.activate()
+        _discard(log, gone)
+    _ends_at(log, active.truncate(offset), durability)
+
+
+def restart_at(log: Log, offset: int) -> None:
+    """Drop everything and go on at ``offset``: the leader's log begins behind the end of ours."""
+    durability = log.durability
+    gone = log.segments
+    segment = log.new_segment(offset)
+    if any(old.base_offset == offset for old in gone):
+        # The new file takes the name of an old one, which therefore goes first.
+        _discard(log, gone)
+        segment.create()
+    else:
+        segment.create()
+        _discard(log, gone)
+    log.segments = (segment,)
+    log.log_start_offset = offset
+    _ends_at(log, offset, durability)
+
+
+def _ends_at(log: Log, end_offset: int, durability: Durability) -> None:
+    _log.info("{log} truncated to {offset}", log=log, offset=end_offset)
+    log.log_end_offset = end_offset
+    log.log_start_offset = min(log.log_start_offset, end_offset)
+    log.flushed_end_offset = min(log.flushed_end_offset, end_offset)
+    log.high_watermark = min(log.high_watermark, end_offset)
+    log.epochs.truncate_end(end_offset)
+    for snapshot in snapshot_offsets(log.disk, log.directory):
+        if snapshot > end_offset:
+            log.disk.unlink(snapshot_path(log.directory, snapshot))
+    durability.truncated()
+    log.producers = load_producers(log.disk, log.directory, log.segments, end_offset)
+
+
+def _discard(log: Log, segments: tuple[Segment, ...]) -> None:
+    """Take files out of the log at once, by name, and have them removed later: readers may hold them."""
+    paths = []
+    for segment in segments:
+        segment.close()
+        for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.SNAPSHOT):
+            path = segment.path(suffix)
+            if log.disk.exists(path):
+                log.disk.rename(path, path + names.DELETED)
+                paths.append(path + names.DELETED)
+    if log.is_active:
+        log.durability.discarded(segments)
+    log.owner.remove_later(log, paths)
