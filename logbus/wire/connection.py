@@ -1,0 +1,273 @@
+"""
+Both ends of a connection, without the connection: frames in, requests and responses out.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import define, field
+
+from logbus.errors import DecodeError, ProtocolError
+from logbus.records.slices import Parts, total_length
+from logbus.wire.budget import REQUEST_ELEMENTS, RESPONSE_ELEMENTS, element_budget
+from logbus.wire.headers import (
+    API_VERSIONS,
+    RequestHeader,
+    decode_request_header,
+    decode_response_header,
+    encode_request_header,
+    response_is_tagged,
+)
+from logbus.wire.messages import API_NAMES, api
+from logbus.wire.schema import decoder, encoder, message_spec
+
+_Frame = bytes | bytearray | memoryview
+_read_request_head = struct.Struct(">hhih").unpack_from
+_read_correlation = struct.Struct(">i").unpack_from
+_pack_length = struct.Struct(">i").pack
+_pack_response_head = struct.Struct(">ii").pack
+_pack_tagged_response_head = struct.Struct(">iix").pack
+_REQUEST_HEAD = 10
+
+
+class _Codec:
+    """How one version of one API is read and written."""
+
+    __slots__ = ("api_key", "api_version", "decode", "encode", "flexible", "tagged_response")
+
+    def __init__(self, api_key: int, api_version: int) -> None:
+        known = api(api_key)
+        self.api_key = api_key
+        self.api_version = api_version
+        self.flexible = known.flexible.includes(api_version)
+        self.tagged_response = response_is_tagged(api_key, self.flexible)
+        self.decode: Callable[..., tuple[Any, int]] = decoder(known.request, api_version)
+        self.encode: Callable[[Any], Parts] = encoder(known.response, api_version)
+
+
+class Request:
+    """
+    One request as it came.
+
+    :ivar api_key: which API.
+    :ivar api_version: at which version it is spelled, and to be answered.
+    :ivar correlation_id: what the client calls the request.
+    :ivar client_id: what the client calls itself; may be None.
+    :ivar message: the decoded body. Records in it are views of the connection's receive buffer, valid only until the
+        router returns.
+    :ivar size: bytes of the frame.
+    :ivar unsupported: an ApiVersions request of a version we do not know. ``message`` is one with defaults, and the
+        answer (UNSUPPORTED_VERSION and our own range) is spelled at version 0.
+    :ivar exclusive: set by the handler of a Produce whose answer is not ready for other reasons than its acks: the
+        requests after it wait.
+    """
+
+    __slots__ = (
+        "_codec",
+        "api_key",
+        "api_version",
+        "client_id",
+        "correlation_id",
+        "exclusive",
+        "message",
+        "size",
+        "unsupported",
+    )
+
+    def __init__(
+        self, codec: _Codec, correlation_id: int, client_id: str | None, message: Any, size: int, unsupported: bool
+    ) -> None:
+        self._codec = codec
+        self.api_key = codec.api_key
+        self.api_version = codec.api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.message = message
+        self.size = size
+        self.unsupported = unsupported
+        self.exclusive = False
+
+    def __repr__(self) -> str:
+        return f"<Request {self.correlation_id}: api {self.api_key} version {self.api_version}, {self.size} bytes>"
+
+
+class ServerConnection:
+    """
+    Reads requests and writes their responses.
+
+    It remembers nothing of a peer, so that one object can serve all connections of a listener.
+
+    :param served: the lowest and the highest version of each API key that is answered.
+    :param max_elements: array elements a request may make us build (100,000 once a client is authenticated).
+    """
+
+    __slots__ = ("_codecs", "_served", "max_elements")
+
+    def __init__(self, served: Mapping[int, tuple[int, int]], max_elements: int = REQUEST_ELEMENTS) -> None:
+        self._served = dict(served)
+        self._codecs: dict[int, _Codec] = {}
+        self.max_elements = max_elements
+
+    def receive(self, frame: _Frame) -> Request:
+        """
+        Read one frame (without its length prefix).
+
+        :raises ProtocolError: the API or its version is not served, or the bytes are not a request of it. Kafka hangs
+            up then, and so should the caller; the one exception is an ApiVersions request of an unknown version.
+        """
+        size = len(frame)
+        try:
+            key, version, correlation_id, length = _read_request_head(frame, 0)
+        except struct.error:
+            raise DecodeError(f"a request of {size} bytes is shorter than its header") from None
+        codec = self._codecs.get(key << 16 | version)
+        if codec is None:
+            codec = self._codec(key, version)
+            if codec is None:
+                # The rest of the header may be of a shape unknown to us; nothing of it is needed.
+                return self._unsupported(correlation_id, size)
+        pos = _REQUEST_HEAD + length
+        if length < 0 or pos >= size or (codec.flexible and frame[pos]):
+            # Not the usual header: no client id, tagged fields, or bytes that are no header at all.
+            header, pos = decode_request_header(frame, 0, codec.flexible)
+            client_id = header.client_id
+        else:
+            try:
+                client_id = str(frame[_REQUEST_HEAD:pos], "utf-8")
+            except UnicodeDecodeError:
+                raise DecodeError("the client id is not UTF-8") from None
+            if codec.flexible:
+                pos += 1
+        message, pos = codec.decode(frame, pos, element_budget(size, self.max_elements))
+        if pos != size:
+            raise DecodeError(f"{size - pos} bytes are left over after the request (api {key} version {version})")
+        return Request(codec, correlation_id, client_id, message, size, False)
+
+    def respond(self, request: Request, response: Any) -> Parts:
+        """
+        Write the response to ``request``, with its length prefix and header.
+
+        :param response: the API's response message; or ``bytes``, a body already encoded at ``request.api_version``.
+        """
+        codec = request._codec
+        body: Parts = [response] if isinstance(response, bytes) else codec.encode(response)
+        size = len(body[0]) if len(body) == 1 else total_length(body)
+        if codec.tagged_response:
+            head = _pack_tagged_response_head(size + 5, request.correlation_id)
+        else:
+            head = _pack_response_head(size + 4, request.correlation_id)
+        if body and isinstance(first := body[0], bytes):
+            body[0] = head + first
+        else:
+            body.insert(0, head)
+        return body
+
+    def _codec(self, key: int, version: int) -> _Codec | None:
+        """Find how to read an API's version; None for ApiVersions at a version not served."""
+        served = self._served.get(key)
+        if served is None:
+            raise ProtocolError(f"a request of the API {_name(key)}, which is not served here")
+        lowest, highest = served
+        if not lowest <= version <= highest:
+            if key == API_VERSIONS:
+                return None
+            raise ProtocolError(
+                f"a {_name(key)} request of version {version}; served are versions {lowest} to {highest}"
+            )
+        codec = self._codecs[key << 16 | version] = _Codec(key, version)
+        return codec
+
+    def _unsupported(self, correlation_id: int, size: int) -> Request:
+        codec = self._codecs.get(API_VERSIONS << 16)
+        if codec is None:
+            codec = _Codec(API_VERSIONS, 0)
+        return Request(codec, correlation_id, None, api(API_VERSIONS).request(), size, True)
+
+
+@define
+class _Sent:
+    """A request of ours on its way."""
+
+    name: str
+    tagged: bool
+    decode: Callable[..., tuple[Any, int]]
+
+
+@define
+class ClientConnection:
+    """
+    Writes requests and reads their responses, which come in the order of the requests.
+
+    :ivar client_id: what we call ourselves.
+    """
+
+    client_id: str | None = None
+    _next_id: int = field(default=0, init=False)
+    _sent: dict[int, _Sent] = field(factory=dict, init=False)
+
+    @property
+    def outstanding(self) -> int:
+        """Requests without a response yet."""
+        return len(self._sent)
+
+    def request(self, message: Any, version: int, *, expects_response: bool = True) -> tuple[int, Parts]:
+        """
+        Write a request.
+
+        :param message: a request message; its declaration says of which API.
+        :param expects_response: False for a Produce with acks=0, which is not answered.
+        :returns: its correlation id, and the frame with its length prefix.
+        :raises EncodeError: the message has values that ``version`` cannot express.
+        """
+        key = api_key_of(message)
+        known = api(key)
+        flexible = known.flexible.includes(version)
+        body = encoder(known.request, version)(message)
+        correlation_id = self._next_id
+        head = encode_request_header(RequestHeader(key, version, correlation_id, self.client_id), flexible)
+        self._next_id = (correlation_id + 1) & 0x7FFFFFFF
+        if expects_response:
+            tagged = response_is_tagged(key, flexible)
+            self._sent[correlation_id] = _Sent(known.name, tagged, decoder(known.response, version))
+        return correlation_id, [_pack_length(len(head) + total_length(body)) + head, *body]
+
+    def receive(self, frame: _Frame) -> tuple[int, Any]:
+        """
+        Read one frame (without its length prefix).
+
+        :returns: the correlation id and the decoded response. Records in it are views of ``frame``.
+        :raises ProtocolError: it answers nothing we asked, or not the oldest request, or cannot be read.
+        """
+        size = len(frame)
+        if size < 4:
+            raise DecodeError(f"a response of {size} bytes is shorter than its header")
+        correlation_id: int = _read_correlation(frame, 0)[0]
+        expected = next(iter(self._sent), None)
+        if correlation_id != expected:
+            wanted = "none is outstanding" if expected is None else f"the next is to {expected}"
+            raise ProtocolError(f"a response to the request {correlation_id}, but {wanted}")
+        sent = self._sent.pop(correlation_id)
+        _, pos = decode_response_header(frame, 0, sent.tagged)
+        response, pos = sent.decode(frame, pos, element_budget(size, RESPONSE_ELEMENTS))
+        if pos != size:
+            raise DecodeError(f"{size - pos} bytes are left over after the {sent.name} response")
+        return correlation_id, response
+
+
+def api_key_of(message: Any) -> int:
+    """
+    The API that a message belongs to.
+
+    :raises TypeError: to none; it is no request or response.
+    """
+    key = message_spec(type(message)).api_key
+    if key is None:
+        raise TypeError(f"{type(message).__name__} is neither a request nor a response")
+    return key
+
+
+def _name(api_key: int) -> str:
+    return API_NAMES.get(api_key, str(api_key))

@@ -1,0 +1,208 @@
+"""
+Frames out of a stream: each message is preceded by its length, four bytes, big endian.
+
+The buffer is its own memory, filled from outside (``recv_into`` the room it offers) and parsed in place. Nothing here
+grows because a peer says so: an announced length is checked against the limit first, and growing to it is a decision
+of the one who owns the buffer.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator
+
+from logbus.errors import FrameTooLarge
+
+PREFIX = 4
+"""Bytes of the length before each frame."""
+
+FLOOR = 4096
+"""Bytes a buffer starts with and shrinks back to; a thousand idle connections cost four megabytes."""
+
+_LARGE = 65536
+_MAPPED = 1 << 18
+_MOST_AT_ONCE = 1 << 20
+_read_length = struct.Struct(">i").unpack_from
+
+_ALERT = 0x15
+_HANDSHAKE = 0x16
+
+
+def describe_bad_length(length: int, limit: int) -> str:
+    """
+    Say what a frame length that cannot be accepted most likely is: foreign protocols announce themselves in these
+    four bytes.
+
+    :param length: the four bytes as a signed number.
+    :param limit: the largest length accepted, in bytes.
+    """
+    raw = length.to_bytes(4, "big", signed=True)
+    if raw[0] in (_ALERT, _HANDSHAKE) and raw[1] == 3:
+        what = "handshake" if raw[0] == _HANDSHAKE else "alert"
+        return f"the first bytes are a TLS {what}: the peer speaks TLS to a plaintext listener"
+    if (raw.isalpha() and raw.isupper()) or raw in (b"GET ", b"PUT "):
+        return f"the first bytes are {raw.decode()!r}: the peer seems to speak HTTP"
+    if length < 0:
+        return f"a frame announces the negative length {length}"
+    return f"a frame announces {length} bytes; at most {limit} are accepted"
+
+
+class FrameBuffer:
+    """
+    Bytes received and not yet consumed, and the frames among them.
+
+    A frame is handed out as a writable view of the buffer itself. **It is valid until the buffer is next filled,
+    fed or grown**; whoever needs it longer copies it.
+
+    The memory is never resized while views of it may exist: growing and shrinking take new memory and let the old go
+    with its last view.
+
+    :ivar limit: the longest frame accepted, in bytes without the prefix. The announcement alone is enough to refuse:
+        nothing of an oversized frame is ever waited for.
+    """
+
+    __slots__ = ("_buffer", "_end", "_floor", "_start", "_view", "limit")
+
+    def __init__(self, limit: int, floor: int = FLOOR) -> None:
+        self.limit = limit
+        self._floor = floor
+        self._buffer: bytearray | mmap.mmap = _memory(floor)
+        self._view = memoryview(self._buffer)
+        self._start = 0
+        self._end = 0
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of memory held."""
+        return len(self._buffer)
+
+    @property
+    def held(self) -> int:
+        """Bytes received and not yet handed out."""
+        return self._end - self._start
+
+    @property
+    def partial(self) -> bool:
+        """Whether what is held is the beginning of a frame and not a whole one."""
+        held = self._end - self._start
+        return held > 0 and held < self._wanted()
+
+    @property
+    def shortage(self) -> int:
+        """Bytes of memory to add before the next frame fits; 0 when it does, or when its length is not known yet."""
+        wanted = self._wanted()
+        return _rounded(wanted) - len(self._buffer) if wanted > len(self._buffer) else 0
+
+    def room(self) -> memoryview:
+        """
+        Where to put what is received next; empty when the buffer is full. Tell :meth:`filled` how much it was.
+        """
+        start, end, capacity = self._start, self._end, len(self._buffer)
+        if start == end:
+            self._start = self._end = 0
+            return self._view if capacity <= _MOST_AT_ONCE else self._view[:_MOST_AT_ONCE]
+        wanted = self._wanted()
+        if start and (start + wanted > capacity or end == capacity):
+            held = end - start
+            self._view[:held] = self._view[start:end]
+            self._start = start = 0
+            self._end = end = held
+        # Of a large frame not a byte too much is taken: what follows it would have to be moved to the front.
+        stop = start + wanted if wanted > _LARGE and wanted > end - start else capacity
+        return self._view[end : min(stop, capacity, end + _MOST_AT_ONCE)]
+
+    def filled(self, count: int) -> None:
+        """Count ``count`` bytes at the beginning of the last :meth:`room` as received."""
+        self._end += count
+
+    def append(self, data: bytes | bytearray | memoryview) -> None:
+        """Take in bytes that came in memory of their own, growing as far as they need."""
+        size = len(data)
+        if self._end + size > len(self._buffer):
+            held = self._end - self._start
+            if held + size > len(self._buffer):
+                self._move_to(_memory(_rounded(held + size)))
+            else:
+                self._view[:held] = self._view[self._start : self._end]
+                self._start, self._end = 0, held
+        self._view[self._end : self._end + size] = data
+        self._end += size
+
+    def next_frame(self) -> memoryview | None:
+        """
+        The oldest whole frame, without its prefix, or None while there is none.
+
+        :raises FrameTooLarge: the stream cannot be resynchronised; hang up.
+        """
+        start = self._start
+        held = self._end - start
+        if held < PREFIX:
+            return None
+        length: int = _read_length(self._buffer, start)[0]
+        if not 0 <= length <= self.limit:
+            raise FrameTooLarge(describe_bad_length(length, self.limit))
+        start += PREFIX
+        stop = start + length
+        if stop > self._end:
+            return None
+        self._start = stop
+        return self._view[start:stop]
+
+    def feed(self, data: bytes | bytearray | memoryview) -> Iterator[memoryview]:
+        """
+        Add ``data`` and yield every frame it completes, oldest first.
+
+        :raises FrameTooLarge: the stream cannot be resynchronised; hang up.
+        """
+        self.append(data)
+        while (frame := self.next_frame()) is not None:
+            yield frame
+
+    def grow(self, size: int = 0) -> int:
+        """
+        Take enough memory for the next frame, and at least ``size`` bytes.
+
+        :returns: the bytes of memory added.
+        """
+        before = len(self._buffer)
+        target = max(before + self.shortage, size)
+        if target > before:
+            self._move_to(_memory(target))
+        return target - before
+
+    def shrink(self) -> bool:
+        """Give back what was grown, if nothing is held. Says whether the buffer is back at its floor."""
+        if len(self._buffer) > self._floor and self._start == self._end:
+            self._move_to(_memory(self._floor))
+        return len(self._buffer) <= self._floor
+
+    def _wanted(self) -> int:
+        """Bytes of the next frame with its prefix, as far as is known. Never more than the limit allows."""
+        if self._end - self._start < PREFIX:
+            return PREFIX
+        length: int = _read_length(self._buffer, self._start)[0]
+        return PREFIX + length if 0 <= length <= self.limit else PREFIX
+
+    def _move_to(self, buffer: bytearray | mmap.mmap) -> None:
+        held = self._end - self._start
+        view = memoryview(buffer)
+        view[:held] = self._view[self._start : self._end]
+        self._buffer, self._view = buffer, view
+        self._start, self._end = 0, held
+
+
+def _memory(size: int) -> bytearray | mmap.mmap:
+    """
+    ``size`` zeroes. Much memory comes from the kernel page by page as it is used: a peer that announces 100 MB and
+    sends nothing costs address space only, and nobody waits until all of it was set to zero.
+    """
+    if size < _MAPPED:
+        return bytearray(size)
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+def _rounded(size: int) -> int:
+    """``size`` rounded up by at most an eighth, so that frames of similar sizes share one growth."""
+    step = max(FLOOR, 1 << max(0, size.bit_length() - 4))
+    return -(-size // step) * step

@@ -1,0 +1,238 @@
+"""Requests and responses, with their headers."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.errors import DecodeError, ProtocolError
+from logbus.records.slices import FileSlice, joined
+from logbus.wire.connection import ClientConnection, ServerConnection, api_key_of
+from logbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from logbus.wire.messages.metadata import MetadataRequest, MetadataResponse
+from logbus.wire.messages.records import (
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+SERVED = {0: (3, 9), 1: (4, 12), 3: (0, 9), 18: (0, 3)}
+
+
+def server() -> ServerConnection:
+    return ServerConnection(SERVED)
+
+
+def payload(parts: Any) -> bytes:
+    """The frame without its prefix; the prefix must tell its length."""
+    stream = joined(parts)
+    (length,) = struct.unpack_from(">i", stream)
+    assert length == len(stream) - 4, (length, len(stream))
+    return stream[4:]
+
+
+def produce(acks: int = 1) -> ProduceRequest:
+    data = PartitionProduceData(index=3, records=b"batch")
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=[data])])
+
+
+class RoundTripTests(SynchronousTestCase):
+    def check(self, request: Any, response: Any, version: int, client_id: str | None) -> None:
+        client, ours = ClientConnection(client_id), server()
+        sent, parts = client.request(request, version)
+        received = ours.receive(payload(parts))
+        self.assertEqual(
+            (received.api_key, received.api_version, received.correlation_id, received.client_id),
+            (api_key_of(request), version, sent, client_id),
+        )
+        self.assertEqual(received.message, request)
+        self.assertEqual(client.receive(payload(ours.respond(received, response))), (sent, response))
+        self.assertEqual(client.outstanding, 0)
+
+    def test_plain_and_flexible_versions(self) -> None:
+        """
+        What a client asks and a server answers arrives, with every shape of header.
+        """
+        for client_id in (None, "", "me", "é" * 200):
+            for version in (0, 1, 3):
+                self.check(ApiVersionsRequest(), ApiVersionsResponse(error_code=0, api_keys=[]), version, client_id)
+            for version in (1, 8, 9):
+                response = MetadataResponse(brokers=[], controller_id=1, topics=[])
+                self.check(MetadataRequest(topics=None), response, version, client_id)
+            self.check(produce(), ProduceResponse(responses=[]), 3, client_id)
+            self.check(produce(), ProduceResponse(responses=[]), 9, client_id)
+
+    def test_the_api_versions_response_header_is_never_tagged(self) -> None:
+        """
+        The body of an ApiVersions response follows the correlation id at once, at every version (KIP-511).
+        """
+        _, parts = ClientConnection().request(ApiVersionsRequest(), 3)
+        request = server().receive(payload(parts))
+        response = payload(server().respond(request, ApiVersionsResponse(error_code=35, api_keys=[])))
+        self.assertEqual(struct.unpack_from(">ih", response), (request.correlation_id, 35))
+
+    def test_a_flexible_response_header_is_tagged(self) -> None:
+        """
+        An empty tag section follows the correlation id of a flexible response.
+        """
+        _, parts = ClientConnection().request(MetadataRequest(topics=None), 9)
+        request = server().receive(payload(parts))
+        self.assertEqual(payload(server().respond(request, b"body")), struct.pack(">ix", 0) + b"body")
+
+    def test_a_body_encoded_before(self) -> None:
+        """
+        Bytes are sent as the body they are.
+        """
+        _, parts = ClientConnection().request(MetadataRequest(topics=None), 1)
+        request = server().receive(payload(parts))
+        self.assertEqual(joined(server().respond(request, b"body")), struct.pack(">ii", 8, 0) + b"body")
+
+    def test_slices_stay_slices(self) -> None:
+        """
+        Records in a file are not read to be sent; the prefix counts them.
+        """
+        with open(__file__, "rb") as source:
+            part = FileSlice(source, 0, 30)
+            data = PartitionData(partition_index=0, high_watermark=9, records=part)
+            response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+            frame = struct.pack(">hhih", 1, 4, 77, -1) + struct.pack(">iiiibi", -1, 0, 0, 100, 0, 0)
+            parts = server().respond(server().receive(frame), response)
+            self.assertTrue(any(each is part for each in parts))
+            self.assertIn(b'"""Requests', payload(parts))
+
+    def test_records_are_views_of_the_frame(self) -> None:
+        """
+        The batch of a produce request is not copied, so that it can be patched in place.
+        """
+        _, parts = ClientConnection().request(produce(), 7)
+        frame = bytearray(payload(parts))
+        records = server().receive(memoryview(frame)).message.topic_data[0].partition_data[0].records
+        records[0] = ord("B")
+        self.assertIn(b"Batch", frame)
+
+    def test_tagged_fields_in_the_header_are_skipped(self) -> None:
+        """
+        Tags that a later client puts into its header do no harm.
+        """
+        frame = struct.pack(">hhihB", 18, 3, 5, 0, 2) + b"\0\1x" + b"\5\2yz" + b"\2a\2b\0"
+        request = server().receive(frame)
+        self.assertEqual((request.client_id, request.message.client_software_version), ("", "b"))
+
+
+class RefusalTests(SynchronousTestCase):
+    def test_an_unknown_version_of_api_versions_is_answered(self) -> None:
+        """
+        A newer client's ApiVersions reaches the router marked, to be answered at version 0, whatever follows its head.
+        """
+        for version in (4, 32767, -1):
+            request = server().receive(struct.pack(">hhih", 18, version, 42, 3) + b"\xff\xff")
+            self.assertTrue(request.unsupported)
+            self.assertEqual((request.api_version, request.message), (0, ApiVersionsRequest()))
+            response = payload(server().respond(request, ApiVersionsResponse(error_code=35, api_keys=[])))
+            self.assertEqual(response, struct.pack(">ihi", 42, 35, 0))
+
+    def test_what_is_not_served(self) -> None:
+        """
+        Unknown keys and versions end the connection, with words that name them.
+        """
+        for key, version, words in ((99, 0, "99"), (-1, 0, "-1"), (3, 10, "Metadata"), (3, -1, "-1"), (0, 2, "3 to 9")):
+            with self.assertRaises(ProtocolError) as caught:
+                server().receive(struct.pack(">hhih", key, version, 1, -1) + bytes(100))
+            self.assertIn(words, str(caught.exception))
+
+    def test_trailing_bytes(self) -> None:
+        """
+        A request that is followed by more than it says is not trusted.
+        """
+        _, parts = ClientConnection("me").request(produce(), 3)
+        self.assertRaises(DecodeError, server().receive, payload(parts) + b"\0")
+
+    def test_bad_client_ids(self) -> None:
+        """
+        A client id that is no text, too long or of negative length is refused.
+        """
+        for length, name in ((2, b"\xff\xfe"), (500, b"x"), (-2, b"")):
+            with self.assertRaises(DecodeError):
+                server().receive(struct.pack(">hhih", 18, 0, 1, length) + name)
+
+    def test_short_frames(self) -> None:
+        """
+        Frames shorter than a header are refused.
+        """
+        for size in range(10):
+            with self.assertRaises(ProtocolError):
+                server().receive(bytes(size))
+
+    def test_every_truncation(self) -> None:
+        """
+        No prefix of a request passes for a request, in plain and in flexible versions.
+        """
+        for version in (3, 9):
+            _, parts = ClientConnection("me").request(produce(), version)
+            frame = payload(parts)
+            for size in range(len(frame)):
+                with self.assertRaises(DecodeError):
+                    server().receive(memoryview(frame)[:size])
+
+    @settings(max_examples=300)
+    @given(st.sampled_from([0, 1, 3, 18]), st.integers(0, 12), st.binary(max_size=60))
+    def test_garbage(self, key: int, version: int, rest: bytes) -> None:
+        """
+        Whatever follows the first bytes, it is a request or a ProtocolError.
+        """
+        try:
+            server().receive(struct.pack(">hhi", key, version, 1) + rest)
+        except ProtocolError:
+            pass
+
+
+class ClientTests(SynchronousTestCase):
+    def test_an_answer_out_of_order(self) -> None:
+        """
+        A response that skips an earlier request breaks the connection.
+        """
+        client = ClientConnection()
+        client.request(ApiVersionsRequest(), 0)
+        client.request(ApiVersionsRequest(), 0)
+        with self.assertRaises(ProtocolError) as caught:
+            client.receive(struct.pack(">ihi", 1, 0, 0))
+        self.assertIn("the next is to 0", str(caught.exception))
+
+    def test_an_answer_to_nothing(self) -> None:
+        """
+        A response nobody asked for breaks the connection; so does one without a header.
+        """
+        self.assertRaises(ProtocolError, ClientConnection().receive, bytes(8))
+        self.assertRaises(DecodeError, ClientConnection().receive, b"\0\0\0")
+
+    def test_no_answer_expected(self) -> None:
+        """
+        A produce request with acks=0 is not waited for.
+        """
+        client = ClientConnection()
+        client.request(produce(acks=0), 3, expects_response=False)
+        self.assertEqual(client.outstanding, 0)
+        second, _ = client.request(ApiVersionsRequest(), 0)
+        self.assertEqual(client.receive(struct.pack(">ihi", second, 0, 0))[0], second)
+
+    def test_trailing_bytes_in_a_response(self) -> None:
+        """
+        A response with more than it says is not trusted.
+        """
+        client = ClientConnection()
+        client.request(ApiVersionsRequest(), 0)
+        self.assertRaises(DecodeError, client.receive, struct.pack(">ihi", 0, 0, 0) + b"\0")
+
+    def test_a_struct_is_no_request(self) -> None:
+        """
+        Only messages of an API can be sent.
+        """
+        self.assertRaises(Exception, api_key_of, TopicProduceData(name="t", partition_data=[]))
