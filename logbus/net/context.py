@@ -1,0 +1,36 @@
+"""Who sent a request."""
+
+from __future__ import annotations
+
+from attrs import define
+
+ANONYMOUS = "User:ANONYMOUS"
+"""Kafka's principal of a connection that did not authenticate."""
+
+
+@define
+class RequestContext:
+    """
+    The peer of a connection, as it travels with each of its requests.
+
+    One object serves a whole connection. When a request names another client id than the one before, the connection
+    goes on with a copy, so what an unfinished request holds never changes its client id under it.
+
+    :ivar connection_id: unique in this process.
+    :ivar listener: the name of the listener that was connected to.
+    :ivar host: the peer's address; empty on a UNIX socket.
+    :ivar port: the peer's port; 0 on a UNIX socket.
+    :ivar principal: ``User:name``; what authentication found out sets it.
+    :ivar client_id: as the client calls itself; None if it does not.
+    :ivar software_name: the client library, from ApiVersions 3 and later (KIP-511); the handler sets it.
+    :ivar software_version: its version.
+    """
+
+    connection_id: int
+    listener: str
+    host: str
+    port: int
+    principal: str = ANONYMOUS
+    client_id: str | None = None
+    software_name: str = "unknown"
+    software_version: str = "unknown"

@@ -1,0 +1,114 @@
+"""What a peer may do, and the ledger of who is connected."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
+
+from attrs import define, field, frozen
+
+
+@frozen
+class ConnectionLimits:
+    """
+    Limits of one listener's connections.
+
+    :ivar request_max_bytes: the longest frame accepted (``socket.request.max.bytes``).
+    :ivar max_pending: requests of one connection whose answers are not ready (``queued.max.requests``); reading stops
+        there.
+    :ivar max_unsent: bytes of replies a peer has not taken yet; no request of it is served beyond that.
+    :ivar max_connections: connections at a time (``max.connections``).
+    :ivar max_connections_per_ip: and per address (``max.connections.per.ip``).
+    :ivar per_ip_overrides: other limits for some addresses (``max.connections.per.ip.overrides``).
+    :ivar idle_seconds: after which a silent connection is closed (``connections.max.idle.ms``).
+    :ivar frame_seconds: in which a frame that was begun must be complete.
+    :ivar turn_requests: requests served for one connection before others have their turn.
+    :ivar turn_bytes: bytes of requests served likewise.
+    """
+
+    request_max_bytes: int = 100 * 1024 * 1024
+    max_pending: int = 100
+    max_unsent: int = 1024 * 1024
+    max_connections: int = 10_000
+    max_connections_per_ip: int = 2**31 - 1
+    per_ip_overrides: Mapping[str, int] = field(factory=dict)
+    idle_seconds: float = 600.0
+    frame_seconds: float = 30.0
+    turn_requests: int = 64
+    turn_bytes: int = 1024 * 1024
+
+
+@define
+class ConnectionLedger:
+    """Counts connections by address. Connections without an address (UNIX sockets) have no limit per address."""
+
+    limits: ConnectionLimits
+    _by_host: Counter[str] = field(factory=Counter, init=False)
+    _total: int = field(default=0, init=False)
+    _ids: Iterator[int] = field(factory=lambda: count(1), init=False)
+
+    @property
+    def total(self) -> int:
+        """Connections open."""
+        return self._total
+
+    def problem(self, host: str) -> str | None:
+        """Say why one more connection from ``host`` is not admitted, or None if it is."""
+        limits = self.limits
+        if self._total >= limits.max_connections:
+            return f"{self._total} connections are open; max.connections is {limits.max_connections}"
+        most = limits.per_ip_overrides.get(host, limits.max_connections_per_ip)
+        if host and self._by_host[host] >= most:
+            return f"{self._by_host[host]} connections from this address are open; max.connections.per.ip is {most}"
+        return None
+
+    def enter(self, host: str) -> int:
+        """A connection from ``host`` was opened; returns a number of its own for it."""
+        self._total += 1
+        self._by_host[host] += 1
+        return next(self._ids)
+
+    def leave(self, host: str) -> None:
+        """A connection from ``host`` is gone."""
+        self._total -= 1
+        self._by_host[host] -= 1
+        if not self._by_host[host]:
+            del self._by_host[host]
+
+
+@define
+class Complaints:
+    """
+    At most one complaint a second about each address.
+
+    :ivar seconds: a monotonic clock.
+    """
+
+    seconds: Callable[[], float]
+    interval: float = 1.0
+    most_hosts: int = 1000
+    _last: dict[str, float] = field(factory=dict, init=False)
+    _suppressed: Counter[str] = field(factory=Counter, init=False)
+
+    def admit(self, host: str) -> int | None:
+        """
+        :returns: None if nothing may be said about ``host`` now, else how many complaints were kept back since the
+            last.
+        """
+        now = self.seconds()
+        last = self._last.get(host)
+        if last is not None and now - last < self.interval:
+            self._suppressed[host] += 1
+            return None
+        if len(self._last) >= self.most_hosts:
+            self._prune(now)
+        self._last[host] = now
+        return self._suppressed.pop(host, 0)
+
+    def _prune(self, now: float) -> None:
+        """Forget addresses that have been quiet; under a flood from more than ``most_hosts``, forget all."""
+        self._last = {host: at for host, at in self._last.items() if now - at < self.interval}
+        if len(self._last) >= self.most_hosts:
+            self._last.clear()
+        self._suppressed = Counter({h: n for h, n in self._suppressed.items() if h in self._last})

@@ -1,0 +1,47 @@
+"""Our transport under Twisted's endpoint strings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.interfaces import IListeningPort, IReactorFDSet
+from zope.interface import directlyProvides, providedBy
+
+from logbus.net.icarrier import IFrameFactory
+from logbus.net.transport import ServerPort
+
+
+class ListeningReactor:
+    """
+    A reactor to give to ``serverFromString``: it is the given one, except that it listens with our transport.
+
+    TCP ports of factories that provide :class:`logbus.net.icarrier.IFrameFactory` are :class:`ServerPort`; TLS is
+    given this reactor's clock instead of the global one's. Everything else goes to the reactor itself.
+    """
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+        directlyProvides(self, providedBy(reactor))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reactor, name)
+
+    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> IListeningPort:
+        """Listen; ``backlog`` and ``interface`` as in ``IReactorTCP``."""
+        framed: bool = IFrameFactory.providedBy(factory)
+        if not framed or not IReactorFDSet.providedBy(self._reactor):
+            listening: IListeningPort = self._reactor.listenTCP(port, factory, backlog, interface)
+            return listening
+        ours = ServerPort(port, factory, backlog, interface, self._reactor)
+        ours.startListening()
+        return ours
+
+    def listenSSL(
+        self, port: int, factory: Any, contextFactory: Any, backlog: int = 50, interface: str = ""
+    ) -> IListeningPort:
+        """Listen for TLS."""
+        from twisted.protocols.tls import TLSMemoryBIOFactory
+
+        secure = TLSMemoryBIOFactory(contextFactory, False, factory, self._reactor)
+        listening: IListeningPort = self._reactor.listenTCP(port, secure, backlog, interface)
+        return listening

@@ -1,0 +1,165 @@
+"""The connections of one listener: admitted, counted, looked after, and closed in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+from attrs import define, field
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.protocol import Factory
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from logbus.net.budget import RequestBudget
+from logbus.net.context import RequestContext
+from logbus.net.icarrier import IFrameFactory
+from logbus.net.limits import Complaints, ConnectionLedger, ConnectionLimits
+from logbus.net.metrics import NetMetrics
+from logbus.net.serving import KafkaServerProtocol, Router
+from logbus.wire.connection import ServerConnection
+
+__all__ = ["KafkaServerFactory", "KafkaServerProtocol", "Router"]
+
+
+@implementer(IFrameFactory)
+@define(eq=False, slots=False)
+class KafkaServerFactory(Factory):
+    """
+    Makes the connections of one listener.
+
+    :ivar served: the lowest and the highest version served of each API key.
+    :ivar router: answers requests. It may return the response, None for "send nothing", or a Deferred of either; it
+        answers errors of the request itself. An exception from it is a bug, and closes the connection. What it keeps
+        beyond its return must not be in the request's records: their memory is used again.
+    :ivar clock: the reactor, for later turns and the sweep.
+    :ivar listener: its name, as in ``listeners``.
+    :ivar limits: what a peer may do.
+    :ivar metrics: counted here; share it among listeners for a broker's sums.
+    :ivar budget: memory for large frames; share it among all listeners.
+    :ivar ledger: who is connected; share it likewise.
+    """
+
+    served: Mapping[int, tuple[int, int]]
+    router: Router
+    clock: IReactorTime
+    listener: str = "PLAINTEXT"
+    limits: ConnectionLimits = field(factory=ConnectionLimits)
+    metrics: NetMetrics = field(factory=NetMetrics)
+    budget: RequestBudget = field()
+    ledger: ConnectionLedger = field()
+    complaints: Complaints = field()
+    wire: ServerConnection = field(init=False)
+    _connections: dict[KafkaServerProtocol, None] = field(factory=dict, init=False)
+    _sweep: LoopingCall = field(init=False)
+    _listening: bool = field(default=False, init=False)
+    _drained: list[Deferred[None]] = field(factory=list, init=False)
+
+    _log = Logger()
+    noisy = False
+    sweep_seconds = 1.0
+    sweep_rounds = 5
+
+    @budget.default
+    def _budget(self) -> RequestBudget:
+        return RequestBudget(256 * 1024 * 1024, self.metrics)
+
+    @ledger.default
+    def _ledger(self) -> ConnectionLedger:
+        return ConnectionLedger(self.limits)
+
+    @complaints.default
+    def _complaints(self) -> Complaints:
+        return Complaints(self.clock.seconds)
+
+    def __attrs_post_init__(self) -> None:
+        self.wire = ServerConnection(self.served)
+        self._sweep = LoopingCall(self._check_some)
+        self._sweep.clock = self.clock
+
+    def buildProtocol(self, addr: Any) -> KafkaServerProtocol | None:
+        """Admit a connection, or have it closed because there are too many."""
+        host = getattr(addr, "host", "")
+        problem = self.ledger.problem(host)
+        if problem is not None:
+            self.metrics.connections_refused += 1
+            if self.complaints.admit(host) is not None:
+                self._log.warn(
+                    "refusing {host} on listener {listener}: {problem}",
+                    host=host,
+                    listener=self.listener,
+                    problem=problem,
+                )
+            return None
+        number = self.ledger.enter(host)
+        return KafkaServerProtocol(self, RequestContext(number, self.listener, host, getattr(addr, "port", 0)))
+
+    def startFactory(self) -> None:
+        """A port listens now."""
+        self._listening = True
+        if not self._sweep.running:
+            self._sweep.start(self.sweep_seconds, now=False)
+
+    def stopFactory(self) -> None:
+        """No port listens any more; the sweep goes on until the last connection is closed."""
+        self._listening = False
+        self._rest()
+
+    def opened(self, connection: KafkaServerProtocol) -> None:
+        """Know a connection, from now until :meth:`closed`."""
+        self._connections[connection] = None
+        self.metrics.connections_accepted += 1
+        self.metrics.connections_open += 1
+
+    def closed(self, connection: KafkaServerProtocol) -> None:
+        """Forget a connection."""
+        del self._connections[connection]
+        self.metrics.connections_open -= 1
+        self.ledger.leave(connection.context.host)
+        if not self._connections:
+            drained, self._drained = self._drained, []
+            for waiter in drained:
+                waiter.callback(None)
+            self._rest()
+
+    def drain(self, grace: float = 10.0) -> Deferred[None]:
+        """
+        Serve no further request, finish those begun, and close all connections. Stop listening first.
+
+        :param grace: seconds after which what is still open is closed in the middle.
+        :returns: fires when no connection is left.
+        """
+        if not self._connections:
+            return succeed(None)
+        done: Deferred[None] = Deferred()
+        self._drained.append(done)
+        last = self.clock.callLater(grace, self._abort_all)
+
+        def cancel_last(result: None) -> None:
+            if last.active():
+                last.cancel()
+
+        done.addCallback(cancel_last)
+        for connection in list(self._connections):
+            connection.drain()
+        return done
+
+    def _abort_all(self) -> None:
+        for connection in list(self._connections):
+            connection.abort()
+
+    def _check_some(self) -> None:
+        """Look at a fifth of the connections, those not looked at for longest, so that a sweep never takes long."""
+        connections = self._connections
+        now = self.clock.seconds()
+        for connection in list(islice(connections, -(-len(connections) // self.sweep_rounds))):
+            del connections[connection]
+            connections[connection] = None
+            connection.check(now)
+
+    def _rest(self) -> None:
+        if not self._listening and not self._connections and self._sweep.running:
+            self._sweep.stop()

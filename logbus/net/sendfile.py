@@ -1,0 +1,248 @@
+"""
+The two ways out for replies that are partly bytes and partly slices of files.
+
+:class:`Outbox` writes to a socket: bytes by ``send``, slices by ``sendfile`` straight from the page cache.
+:class:`StreamCarrier` is for transports that have no socket of ours to write to (TLS, UNIX sockets, memory): it reads
+slices piece by piece as the transport asks for more.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections import deque
+from typing import Any, Protocol
+
+from twisted.internet.interfaces import IPushProducer
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from logbus.net.icarrier import ICarrier
+from logbus.net.metrics import NetMetrics
+from logbus.records.slices import FileSlice, Part
+
+TURN = 1 << 20
+"""Bytes sent for one connection before others have their turn."""
+
+_JOIN = 1 << 16
+_MSG_MORE = getattr(socket, "MSG_MORE", 0)
+# The file, or its file system, cannot be sent from; reading it may still work.
+_CANNOT_SENDFILE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
+
+
+class SliceTruncated(EOFError):
+    """A file ended before the slice of it that was promised to a peer did."""
+
+
+class Outbox:
+    """
+    What is to be sent on one non-blocking socket, in order.
+
+    :ivar unsent: bytes in it.
+    """
+
+    __slots__ = ("_metrics", "_parts", "unsent")
+
+    def __init__(self, metrics: NetMetrics) -> None:
+        self.unsent = 0
+        self._metrics = metrics
+        self._parts: deque[Part] = deque()
+
+    def push(self, parts: list[Part]) -> None:
+        """Add ``parts`` at the end; small neighbours become one."""
+        small: list[bytes | memoryview] = []
+        for part in parts:
+            size = len(part)
+            self.unsent += size
+            if size < _JOIN and not isinstance(part, FileSlice):
+                small.append(part)
+                continue
+            if small:
+                self._parts.append(b"".join(small))
+                small = []
+            if size:
+                self._parts.append(part)
+        if small and (joined := b"".join(small)):
+            self._parts.append(joined)
+
+    def count(self, sent: int) -> None:
+        """Count bytes that went to the socket without passing through here."""
+        self._metrics.bytes_out += sent
+
+    def clear(self) -> None:
+        """Drop everything, and with it the references to files."""
+        self._parts.clear()
+        self.unsent = 0
+
+    def flush(self, sock: socket.socket) -> None:
+        """
+        Send until the socket takes no more, or a turn's worth.
+
+        :raises SliceTruncated: a file is shorter than promised; the peer cannot be told.
+        :raises OSError: the connection is broken, or a file cannot be read.
+        """
+        parts = self._parts
+        left = TURN
+        while parts and left > 0:
+            part = parts[0]
+            size = len(part)
+            if isinstance(part, FileSlice):
+                asked = min(size, left)
+                sent = self._send_slice(sock, part, asked)
+            else:
+                asked = size
+                try:
+                    # More follows: let the kernel put the head and the beginning of the file into one segment.
+                    sent = sock.send(part, _MSG_MORE if len(parts) > 1 else 0)
+                except BlockingIOError:
+                    sent = 0
+            self.unsent -= sent
+            self._metrics.bytes_out += sent
+            left -= sent
+            if sent == size:
+                parts.popleft()
+            elif sent:
+                parts[0] = part.narrow(sent) if isinstance(part, FileSlice) else memoryview(part)[sent:]
+            if sent < asked:
+                return
+
+    def _send_slice(self, sock: socket.socket, part: FileSlice, count: int) -> int:
+        source = part.file.fileno()
+        try:
+            sent = os.sendfile(sock.fileno(), source, part.position, count)
+        except BlockingIOError:
+            return 0
+        except OSError as e:
+            if e.errno not in _CANNOT_SENDFILE:
+                raise
+            data = os.pread(source, min(count, _JOIN), part.position)
+            if data:
+                try:
+                    return sock.send(data)
+                except BlockingIOError:
+                    return 0
+            sent = 0
+        if not sent:
+            raise SliceTruncated(_truncated(part))
+        return sent
+
+
+class StreamProtocol(Protocol):
+    """The part of a protocol that :class:`StreamCarrier` talks to."""
+
+    def sent(self) -> None:
+        """Less is unsent than before."""
+
+
+@implementer(ICarrier, IPushProducer)
+class StreamCarrier:
+    """
+    Sends through any transport that is an ``IConsumer``, as its push producer.
+
+    A pull producer would serve as well, but TLS drives those with the global reactor's cooperator.
+    """
+
+    _log = Logger()
+
+    def __init__(self, transport: Any, protocol: StreamProtocol, metrics: NetMetrics) -> None:
+        self.unsent = 0
+        self._transport = transport
+        self._protocol = protocol
+        self._metrics = metrics
+        self._parts: deque[Part] = deque()
+        self._paused = False
+        self._pumping = False
+        self._closing = False
+        transport.registerProducer(self, True)
+
+    def send(self, parts: list[Part]) -> None:
+        """Send ``parts`` after everything before them."""
+        for part in parts:
+            if size := len(part):
+                self.unsent += size
+                self._parts.append(part)
+        self._pump()
+
+    def pauseProducing(self) -> None:
+        """The transport's buffer is full."""
+        self._paused = True
+
+    def resumeProducing(self) -> None:
+        """The transport's buffer is empty."""
+        self._paused = False
+        if self.unsent:
+            self._pump()
+            self._protocol.sent()
+
+    def stopProducing(self) -> None:
+        """The connection is gone."""
+        self._parts.clear()
+        self.unsent = 0
+        self._paused = True
+
+    def pause_reading(self) -> None:
+        """Receive nothing for now."""
+        self._transport.pauseProducing()
+
+    def resume_reading(self) -> None:
+        """Receive again."""
+        if not self._closing:
+            self._transport.resumeProducing()
+
+    def loseConnection(self) -> None:
+        """Close when everything is sent."""
+        if not self._closing:
+            self._closing = True
+            self._pump()
+
+    def abortConnection(self) -> None:
+        """Close now."""
+        self._closing = True
+        self._parts.clear()
+        self.unsent = 0
+        self._transport.abortConnection()
+
+    def _pump(self) -> None:
+        # A transport may call back from within its write.
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            while self._parts and not self._paused:
+                data = self._next_piece()
+                self.unsent -= len(data)
+                self._metrics.bytes_out += len(data)
+                self._transport.write(data)
+        except (OSError, EOFError) as e:
+            self._log.error("cannot send to {peer}: {error}", peer=self._transport.getPeer(), error=e)
+            self.abortConnection()
+        finally:
+            self._pumping = False
+        if self._closing and not self._parts:
+            self._transport.unregisterProducer()
+            self._transport.loseConnection()
+
+    def _next_piece(self) -> bytes:
+        part = self._parts[0]
+        if not isinstance(part, FileSlice):
+            self._parts.popleft()
+            small = [bytes(part)]
+            size = len(part)
+            while self._parts and size < _JOIN and not isinstance(part := self._parts[0], FileSlice):
+                small.append(bytes(part))
+                size += len(part)
+                self._parts.popleft()
+            return b"".join(small) if len(small) > 1 else small[0]
+        data = os.pread(part.file.fileno(), min(len(part), 2 * _JOIN), part.position)
+        if not data:
+            raise SliceTruncated(_truncated(part))
+        if len(data) == len(part):
+            self._parts.popleft()
+        else:
+            self._parts[0] = part.narrow(len(data))
+        return data
+
+
+def _truncated(part: FileSlice) -> str:
+    return f"the file ends before {part.position}, but {part.length} bytes from there were promised: was it truncated?"

@@ -1,0 +1,426 @@
+"""
+The server's side of a connection: frames to requests, requests to the router, answers out in the order of the requests.
+
+Only a Produce that waits for its acks may overlap what follows it; any other request whose answer is not ready holds
+its successors back. They wait where they are, undecoded, in the receive buffer; when that is full, in the kernel; and
+then at the client. So nothing a peer sends can pile up here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeAlias
+from typing import Protocol as Shape
+
+from attrs import evolve
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IDelayedCall, IHalfCloseableProtocol, IReactorTime
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from logbus.errors import ProtocolError
+from logbus.net.budget import RequestBudget
+from logbus.net.context import RequestContext
+from logbus.net.icarrier import ICarrier
+from logbus.net.limits import Complaints, ConnectionLimits
+from logbus.net.metrics import NetMetrics
+from logbus.net.sendfile import StreamCarrier
+from logbus.records.slices import Parts
+from logbus.wire.connection import Request, ServerConnection
+from logbus.wire.framing import FrameBuffer
+
+Answer: TypeAlias = Any
+"""A response message, or ``bytes`` (a response body already encoded), or None: nothing is sent (acks=0)."""
+
+Router: TypeAlias = Callable[[RequestContext, Request], "Answer | Deferred[Answer]"]
+
+PRODUCE = 0
+
+# Why a connection serves no further request at the moment; any number of these.
+_BLOCKED = 1  # an earlier request must be answered first
+_PENDING = 2  # too many answers are not ready
+_UNSENT = 4  # the peer does not take the answers it has
+_MEMORY = 8  # the next frame is large, and memory for it short
+_LATER = 16  # others have their turn
+_CLOSING = 32
+
+_KEEP = 4 << 20
+
+
+class Listener(Shape):
+    """What the connections of one listener share; :class:`logbus.net.protocol.KafkaServerFactory` has it."""
+
+    limits: ConnectionLimits
+    metrics: NetMetrics
+    wire: ServerConnection
+    router: Router
+    budget: RequestBudget
+    clock: IReactorTime
+    complaints: Complaints
+
+    def opened(self, connection: KafkaServerProtocol) -> None:
+        """Know a connection, from now until :meth:`closed`."""
+
+    def closed(self, connection: KafkaServerProtocol) -> None:
+        """Forget a connection."""
+
+
+class _Pending:
+    """The place of an answer that is not ready, or that waits for one before it."""
+
+    __slots__ = ("deferred", "parts", "ready", "request")
+
+    def __init__(self, request: Request, deferred: Deferred[Answer] | None, parts: Parts) -> None:
+        self.request = request
+        self.deferred = deferred
+        self.parts = parts
+        self.ready = deferred is None
+
+
+@implementer(IHalfCloseableProtocol)
+class KafkaServerProtocol(Protocol):
+    """
+    One client's connection. Made by :class:`logbus.net.protocol.KafkaServerFactory`.
+
+    :ivar context: who the peer is.
+    :ivar frames: what was received and not yet served; the transport fills it.
+    """
+
+    _log = Logger()
+
+    def __init__(self, listener: Listener, context: RequestContext) -> None:
+        limits = listener.limits
+        self._listener = listener
+        self.context = context
+        self.metrics = listener.metrics
+        self.frames = FrameBuffer(limits.request_max_bytes)
+        self.requests = 0
+        self._limits = limits
+        self._wire = listener.wire
+        self._router = listener.router
+        self._budget = listener.budget
+        self._carrier: ICarrier
+        self._out: Parts = []
+        self._pending: deque[_Pending] = deque()
+        self._blocker: _Pending | None = None
+        self._stops = 0
+        self._serving = False
+        self._lost = False
+        self._ended = False
+        self._grown = 0
+        self._later: IDelayedCall | None = None
+        # Where the periodic sweep found this connection, and since when it is there.
+        self._mark = (0, 0)
+        self._still_since = self._whole_since = listener.clock.seconds()
+
+    # What Twisted calls.
+
+    def connectionMade(self) -> None:
+        """Choose the way out."""
+        transport: Any = self.transport
+        if ICarrier.providedBy(transport):
+            self._carrier = transport
+        else:
+            self._carrier = StreamCarrier(transport, self, self.metrics)
+        self._listener.opened(self)
+
+    def dataReceived(self, data: bytes) -> None:
+        """Take in what came through a transport that has memory of its own."""
+        self.metrics.bytes_in += len(data)
+        self.frames.append(data)
+        self.frames_ready()
+        if self._stops and not self._lost:
+            # There is no room to fill up first, as there is with our own transport.
+            self._carrier.pause_reading()
+
+    def readConnectionLost(self) -> None:
+        """
+        The peer sends no more. It may still listen (or be gone: that looks the same), so what it sent is served and
+        answered; but nothing is kept waiting for it.
+        """
+        self._ended = True
+        if self._blocker is not None:
+            self._stops |= _CLOSING
+            self._carrier.loseConnection()
+        else:
+            self._finish_if_ended()
+
+    def writeConnectionLost(self) -> None:
+        """Never called: we do not close one half."""
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Stop what only this peer was waiting for. A Produce runs to its end."""
+        self._lost = True
+        self._stops |= _CLOSING
+        self._out = []
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+        pending, self._pending = self._pending, deque()
+        self.metrics.requests_pending -= len(pending)
+        for entry in pending:
+            if entry.deferred is not None and entry.request.api_key != PRODUCE:
+                entry.deferred.cancel()
+        self._budget.forget(self)
+        self._listener.closed(self)
+
+    # What the transport calls.
+
+    def frames_ready(self) -> None:
+        """Something was received: serve what is whole, unless there is a reason to wait."""
+        if not self._stops:
+            self._serve()
+
+    def sent(self) -> None:
+        """Less is unsent than before: go on if that was what we waited for."""
+        if self._stops & _UNSENT and self._carrier.unsent <= self._limits.max_unsent // 2:
+            self._go_on(_UNSENT)
+
+    def widen(self) -> None:
+        """A read filled the buffer: make it larger, so that one read finds more of the small requests in flight."""
+        if not self._stops:
+            size = self.frames.capacity
+            if self._budget.try_reserve(self, size):
+                self._grown += self.frames.grow(2 * size)
+
+    # What the budget calls.
+
+    def memory_granted(self, size: int) -> None:
+        """The next frame may have its memory now."""
+        self._grown += size
+        self.frames.grow(self.frames.capacity + size)
+        self._stops &= ~_MEMORY
+        if not self._stops:
+            self._carrier.resume_reading()
+
+    def give_back_memory(self) -> None:
+        """Shrink the buffer if nothing is in it."""
+        if self.frames.shrink() and self._grown:
+            self._grown = 0
+            self._budget.release(self)
+
+    # What the listener calls.
+
+    def check(self, now: float) -> None:
+        """
+        Close the connection if the peer has been silent for too long, or has left a frame unfinished. Called now and
+        then; nothing on the way of a request looks at the clock.
+        """
+        mark = (self.requests, self._carrier.unsent)
+        if mark != self._mark:
+            self._mark = mark
+            self._still_since = self._whole_since = now
+            return
+        self.give_back_memory()
+        # While we do not read, an unfinished frame is not the peer's fault.
+        if self._stops or not self.frames.partial:
+            self._whole_since = now
+        elif now - self._whole_since >= self._limits.frame_seconds:
+            self._expire(f"a frame was not complete after {now - self._whole_since:.0f} s")
+        # One that was told to close and does not even take what is left has less time.
+        patience = self._limits.frame_seconds if self._stops & _CLOSING else self._limits.idle_seconds
+        if not self._pending and now - self._still_since >= patience:
+            self._expire(f"nothing moved for {now - self._still_since:.0f} s")
+
+    def drain(self) -> None:
+        """Serve no further request, finish those begun, then close."""
+        self._ended = True
+        self._stops |= _CLOSING
+        self._carrier.pause_reading()
+        self._finish_if_ended()
+
+    def abort(self) -> None:
+        """Close now, with what is unfinished."""
+        self._stops |= _CLOSING
+        self._carrier.abortConnection()
+
+    # How it works.
+
+    def _serve(self) -> None:
+        frames = self.frames
+        next_frame = frames.next_frame
+        receive = self._wire.receive
+        router = self._router
+        context = self.context
+        pending = self._pending
+        most, left = self._limits.turn_requests, self._limits.turn_bytes
+        served = 0
+        self._serving = True
+        try:
+            while not self._stops:
+                frame = next_frame()
+                if frame is None:
+                    break
+                request = receive(frame)
+                served += 1
+                if request.client_id != context.client_id:
+                    context = self.context = evolve(context, client_id=request.client_id)
+                answer = router(context, request)
+                if isinstance(answer, Deferred):
+                    self._wait(request, answer)
+                elif answer is None:
+                    pass
+                elif pending:
+                    self._append(_Pending(request, None, self._wire.respond(request, answer)))
+                else:
+                    self._out += self._wire.respond(request, answer)
+                left -= request.size
+                if (served == most or left <= 0) and frames.held:
+                    self._serve_later()
+        except ProtocolError as e:
+            self._break(e)
+        except Exception:
+            self._fail(Failure())
+        finally:
+            self._serving = False
+            self.requests += served
+            self.metrics.requests += served
+        if self._out:
+            self._flush()
+        if self._ended:
+            self._finish_if_ended()
+        elif self._grown and not frames.held and (self._grown > _KEEP or self._budget.short):
+            self.give_back_memory()
+        elif not self._stops and frames.held and (shortage := frames.shortage):
+            self._stops |= _MEMORY
+            self._budget.reserve(self, shortage)
+            if self._stops & _MEMORY:
+                self._throttle()
+
+    def _append(self, entry: _Pending) -> None:
+        self._pending.append(entry)
+        self.metrics.requests_pending += 1
+
+    def _wait(self, request: Request, answer: Deferred[Answer]) -> None:
+        entry = _Pending(request, answer, [])
+        self._append(entry)
+        answer.addCallbacks(self._answered, self._failed, callbackArgs=(entry,), errbackArgs=(entry,))
+        if entry.ready:
+            return
+        if request.api_key != PRODUCE or request.exclusive:
+            self._blocker = entry
+            self._stops |= _BLOCKED
+        elif len(self._pending) >= self._limits.max_pending:
+            self._stops |= _PENDING
+            self._throttle()
+
+    def _answered(self, answer: Answer, entry: _Pending) -> None:
+        if self._lost:
+            return
+        try:
+            if answer is not None:
+                entry.parts = self._wire.respond(entry.request, answer)
+        except Exception:
+            self._fail(Failure())
+            return
+        entry.ready = True
+        pending = self._pending
+        while pending and pending[0].ready:
+            self._out += pending.popleft().parts
+            self.metrics.requests_pending -= 1
+        if self._out and not self._serving:
+            self._flush()
+        # The one who gave the answer may be in the middle of something: whatever comes next has a turn of its own.
+        if entry is self._blocker:
+            self._blocker = None
+            self._go_on_later(_BLOCKED)
+        if self._stops & _PENDING and len(pending) < self._limits.max_pending:
+            self._go_on_later(_PENDING)
+        self._finish_if_ended()
+
+    def _failed(self, failure: Failure, entry: _Pending) -> None:
+        if self._lost and failure.check(CancelledError):
+            return
+        if isinstance(failure.value, ProtocolError):
+            self._break(failure.value)
+        else:
+            self._fail(failure)
+
+    def _flush(self) -> None:
+        carrier = self._carrier
+        out, self._out = self._out, []
+        carrier.send(out)
+        if carrier.unsent > self._limits.max_unsent and not self._stops & _UNSENT:
+            self._stops |= _UNSENT
+            self._throttle()
+
+    def _finish_if_ended(self) -> None:
+        """Close if nothing more is to come from the peer and nothing is left to be done for it."""
+        if not self._ended or self._pending:
+            return
+        if self._stops & _CLOSING or not self._stops & (_LATER | _UNSENT | _PENDING):
+            self._stops |= _CLOSING
+            self._carrier.loseConnection()
+
+    def _throttle(self) -> None:
+        if not self._lost:
+            self.metrics.throttled_reads += 1
+            self._carrier.pause_reading()
+
+    def _go_on(self, reason: int) -> None:
+        """One reason to wait is gone."""
+        self._stops &= ~reason
+        if not self._stops and not self._serving:
+            self._carrier.resume_reading()
+            self._serve()
+
+    def _go_on_later(self, reason: int) -> None:
+        self._stops &= ~reason
+        if self._stops or self._serving:
+            return
+        if self.frames.held:
+            self._serve_later()
+        self._carrier.resume_reading()
+
+    def _serve_later(self) -> None:
+        self._stops |= _LATER
+        self._later = self._listener.clock.callLater(0, self._serve_now)
+
+    def _serve_now(self) -> None:
+        self._later = None
+        self._go_on(_LATER)
+
+    def _break(self, error: ProtocolError) -> None:
+        self.metrics.broken_frames += 1
+        self._complain("{error}", error)
+        self._close()
+
+    def _expire(self, why: str) -> None:
+        self.metrics.connections_expired += 1
+        self._log.info("closing {host}:{port}: {why}", host=self.context.host, port=self.context.port, why=why)
+        self.abort()
+
+    def _complain(self, message: str, error: Exception) -> None:
+        context = self.context
+        kept_back = self._listener.complaints.admit(context.host)
+        if kept_back is not None:
+            self._log.warn(
+                "closing {host}:{port} on listener {listener}: {error} ({kept_back} complaints about it kept back)",
+                host=context.host,
+                port=context.port,
+                listener=context.listener,
+                error=error,
+                kept_back=kept_back,
+            )
+
+    def _fail(self, failure: Failure) -> None:
+        """A bug: say so, and close; the client will come back."""
+        self.metrics.failures += 1
+        self._log.failure("a request of {host} failed", failure, host=self.context.host)
+        self._close()
+
+    def _close(self) -> None:
+        """Send what is ready, then close."""
+        self._stops |= _CLOSING
+        if self._lost:
+            return
+        if self._out and not self._serving:
+            self._flush()
+        if self._serving:
+            out, self._out = self._out, []
+            if out:
+                self._carrier.send(out)
+        self._carrier.loseConnection()
