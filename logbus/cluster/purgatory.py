@@ -83,7 +83,7 @@ class Purgatory:
         """Let a request wait, for at most ``timeout_ms``; cancelling its Deferred makes it leave unanswered."""
 
         def left() -> None:
-            self._waiting.discard(delayed)  # type: ignore[arg-type]
+            self._waiting.discard(delayed)
             leave()
 
         delayed: Delayed[T] = Delayed(ready, answer, left)

@@ -1,9 +1,9 @@
 """
 Fetches: read what is there, or wait until there is enough.
 
-A fetch names partitions and offsets (:class:`Want`), and gets an answer for each (:class:`Got`).  It is answered at once
-when there are ``min_bytes``, when something is wrong, or when it must not wait; else it waits in the purgatory, woken by
-the replicas it wants, and reads again when enough may have come (Kafka's DelayedFetch).
+A fetch names partitions and offsets (:class:`Want`), and gets an answer for each (:class:`Got`).  It is answered at
+once when there are ``min_bytes``, when something is wrong, or when it must not wait; else it waits in the purgatory,
+woken by the replicas it wants, and reads again when enough may have come (Kafka's DelayedFetch).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from twisted.internet.defer import Deferred
 
 from logbus.cluster.purgatory import Delayed, Purgatory
 from logbus.cluster.replicas import Replica, Replicas, Watcher
-from logbus.errors import ApiError, ErrorCode
+from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import NO_EPOCH, OffsetAndEpoch
 from logbus.records.slices import FileSlice
 
@@ -144,8 +144,8 @@ class Reader:
                     raise want.refused
                 replica = self._replicas.leader(want.topic, want.partition, want.current_leader_epoch)
                 self._read_one(got, replica, left, committed, min_one=size == 0)
-            except ApiError as e:
-                got.error = e
+            except (ApiError, StorageError) as e:
+                got.error = e if isinstance(e, ApiError) else ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e))
                 urgent = True
                 continue
             if got.data is not None:
@@ -162,17 +162,15 @@ class Reader:
         got.log_start_offset = log.log_start_offset
         if want.last_fetched_epoch != NO_EPOCH:
             ours = log.end_offset_for_epoch(want.last_fetched_epoch)
+            if ours.epoch == NO_EPOCH:
+                raise log.out_of_range(want.offset)
             if ours.epoch < want.last_fetched_epoch or ours.offset < want.offset:
                 got.diverging = ours
                 return
         if left <= 0 and not min_one:
             # Nothing more fits; but an offset that does not exist must not look like the end of the log.
             if not log.log_start_offset <= want.offset <= log.log_end_offset:
-                raise ApiError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"{replica.topic_partition} has offsets {log.log_start_offset} to {log.log_end_offset}, "
-                    f"not {want.offset}",
-                )
+                raise log.out_of_range(want.offset)
             return
         got.data = replica.read(want.offset, min(left, want.max_bytes), committed=committed, min_one=min_one).data
 

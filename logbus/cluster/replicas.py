@@ -21,8 +21,8 @@ from logbus.cluster.icluster import IReplicaHost, PartitionErrors, PartitionStat
 from logbus.cluster.partition import Partition
 from logbus.config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, StorageError
-from logbus.model import NO_EPOCH, TopicPartition
-from logbus.records.slices import Buffer
+from logbus.model import NO_EPOCH, LeaderAndIsr, TopicPartition
+from logbus.records.checksum import Buffer
 from logbus.storage.log import Appended, Log, ReadResult
 from logbus.storage.manager import LogManager
 
@@ -62,18 +62,20 @@ class Replica:
         """The first offset that readers of committed records do not see."""
         return self.log.last_stable_offset(self.partition.high_watermark)
 
-    def append(self, data: Buffer, now_ms: int) -> Appended:
+    def append(self, data: Buffer, now_ms: int, zstd_allowed: bool = True) -> Appended:
         """
         Write one batch from a client, as the leader.
 
-        :param data: one record batch, valid only during the call; a writable buffer is patched in place.
+        :param data: one record batch; neither kept nor changed.
+        :param zstd_allowed: whether the producer's version of the protocol knows zstd.
         :raise ApiError: the batch is refused; nothing was written.
         """
         partition = self.partition
         if not partition.is_leader:
             partition.check_leader()
-        appended = self.log.append_as_leader(data, partition.leader_epoch, now_ms)
-        if partition.grown(self.log.log_end_offset) and self.watchers:
+        log = self.log
+        appended = log.append_as_leader(data, partition.leader_epoch, now_ms, zstd_allowed)
+        if partition.grown(log.log_end_offset) and self.watchers:
             self._tell(appended.size)
         return appended
 
@@ -88,6 +90,11 @@ class Replica:
         bound = self.last_stable_offset if committed else self.partition.high_watermark
         return self.log.read(offset, max_bytes, bound, min_one)
 
+    def take(self, given: LeaderAndIsr) -> None:
+        """Take the role the controller gives."""
+        if self.partition.take(given, self.log.log_end_offset) and self.partition.is_leader:
+            self.log.become_leader(given.leader_epoch)
+
     def durable(self) -> Deferred[None] | None:
         """
         When what was appended so far is durable on all in-sync replicas: now (None), or when the Deferred fires.
@@ -96,14 +103,12 @@ class Replica:
         """
         return self.log.flush() if self.log.config.flush_before_ack else None
 
-    def delete_records(self, before: int) -> int:
+    def start_for(self, before: int) -> int:
         """
-        Make records before an offset unreadable (−1: before the high watermark).
+        The log start offset that makes records before an offset unreadable (−1: before the high watermark).
 
-        :return: the new log start offset.
         :raise ApiError: OFFSET_OUT_OF_RANGE above the high watermark.
         """
-        self.partition.check_leader()
         high_watermark = self.partition.high_watermark
         offset = high_watermark if before == -1 else before
         if not 0 <= offset <= high_watermark:
@@ -111,8 +116,7 @@ class Replica:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self.topic_partition} cannot delete before offset {before}: the high watermark is {high_watermark}",
             )
-        self.log.advance_start(offset)
-        return self.log.log_start_offset
+        return offset
 
     def _tell(self, size: int) -> None:
         for watcher in list(self.watchers):
@@ -175,6 +179,21 @@ class Replicas:
         replica.partition.check_leader(current_epoch)
         return replica
 
+    def high_watermark_of(self, log: Log) -> int:
+        """What is committed of a log; what nobody plays a role for yet is not known to be."""
+        replica = self._by_partition.get(log.partition)
+        return log.log_start_offset if replica is None else replica.high_watermark
+
+    async def delete_records(self, topic: str, partition: int, before: int) -> int:
+        """
+        Give up a partition's records before an offset (−1: before the high watermark), for good.
+
+        :return: the new log start offset, once that is on stable storage.
+        :raise ApiError: as :meth:`leader`, and OFFSET_OUT_OF_RANGE above the high watermark.
+        """
+        replica = self.leader(topic, partition)
+        return await self.logs.delete_records(replica.topic_partition, replica.start_for(before))
+
     # The controller's side.
 
     def become(self, states: Sequence[PartitionState]) -> Deferred[PartitionErrors]:
@@ -213,8 +232,7 @@ class Replicas:
                 log = await self.logs.create(name, state.topic_id, config)
             replica = Replica(Partition(name, self.broker_id), state.topic_id, log)
         replica.log.configure(config)
-        if replica.partition.take(state.leader_and_isr, replica.log.log_end_offset) and replica.partition.is_leader:
-            replica.log.become_leader(state.leader_and_isr.leader_epoch)
+        replica.take(state.leader_and_isr)
         self._by_partition[name] = replica
         self._failed.pop(name, None)
 

@@ -1,8 +1,8 @@
 """
-Incremental fetch sessions (KIP-227): the broker remembers which partitions a consumer wants, and says only what changed.
+Incremental fetch sessions (KIP-227): the broker remembers which partitions a consumer wants, and says what changed.
 
-A session keeps a *dirty set*: the partitions that may have something new.  It watches the replicas themselves, so an idle
-session costs nothing, whatever its number of partitions, and a fetch costs what changed.
+A session keeps a *dirty set*: the partitions that may have something new.  It watches the replicas themselves, so an
+idle session costs nothing, whatever its number of partitions, and a fetch costs what changed.
 """
 
 from __future__ import annotations

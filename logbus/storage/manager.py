@@ -116,6 +116,11 @@ class LogManager:
             if directory.is_online:
                 yield from list(directory.logs.values())
 
+    @property
+    def offline_directories(self) -> list[str]:
+        """The paths of the log directories that failed."""
+        return [directory.disk.root for directory in self.directories if not directory.is_online]
+
     def get(self, partition: TopicPartition) -> Log | None:
         """A partition's log, if this broker has it and its directory works."""
         for directory in self.directories:

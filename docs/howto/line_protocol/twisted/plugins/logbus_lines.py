@@ -1,0 +1,3 @@
+from logbus_line_protocol import LinePlugin
+
+lines = LinePlugin()

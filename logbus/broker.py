@@ -1,0 +1,465 @@
+"""
+The composition root: builds each part of a broker and hands each what it needs.
+
+Parts start in this order, each awaited before the next, and stop in reverse::
+
+    logs        lock the directories, recover the logs
+    metastore   open the session, learn the cluster's id
+    listeners   bind the ports; who connects waits
+    membership  register, with the ports as bound
+    controller  get elected, announce who leads what
+    serving     accept connections, once the announcement is applied here
+"""
+
+from __future__ import annotations
+
+import random
+import resource
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from attrs import evolve
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IProtocolFactory
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from logbus.admin.site import AdminSite
+from logbus.cluster.controller.service import Controller
+from logbus.cluster.membership import Membership, ensure_cluster_id, ensure_paths
+from logbus.cluster.metadata import ClusterMetadata
+from logbus.cluster.producerids import ProducerIds
+from logbus.cluster.purgatory import Purgatory
+from logbus.cluster.reads import Reader
+from logbus.cluster.receiver import AnnouncementReceiver
+from logbus.cluster.replicas import Replicas
+from logbus.cluster.topicplans import NewTopic, TopicDefaults
+from logbus.cluster.topics import TopicAdmin
+from logbus.config import ConfigView, TopicConfig, keys
+from logbus.config.table import TOPIC_KEYS
+from logbus.config.view import usable_broker_overrides, usable_topic_overrides
+from logbus.errors import ApiError, ErrorCode, StorageError
+from logbus.handlers.configs import ConfigHandlers
+from logbus.handlers.fetch import FetchHandlers
+from logbus.handlers.fetch_sessions import FetchSessions
+from logbus.handlers.metadata import MetadataHandlers
+from logbus.handlers.offsets import OffsetHandlers
+from logbus.handlers.produce import ProduceHandlers
+from logbus.handlers.producers import ProducerHandlers
+from logbus.handlers.routing import Router, VersionRange
+from logbus.handlers.topics import TopicHandlers
+from logbus.handlers.versions import VersionHandlers
+from logbus.ilogbus import IBroker, IProtocolPlugin, Listener
+from logbus.instruments import instrument
+from logbus.listening import Listening
+from logbus.metastore.embedded import EmbeddedStore
+from logbus.metastore.imetastore import SessionState
+from logbus.metastore.znodes import DEFAULT_ENTITY, Registration
+from logbus.metrics import ReactorTicks, Registry
+from logbus.model import Endpoint, TopicPartition
+from logbus.net.budget import RequestBudget
+from logbus.net.limits import Complaints, ConnectionLedger, ConnectionLimits
+from logbus.net.metrics import NetMetrics
+from logbus.net.protocol import KafkaServerFactory
+from logbus.protocols import protocol_plugins
+from logbus.records.batch import Record, encode_batch, iter_records
+from logbus.services import OrderedService
+from logbus.storage.disk import disks_at
+from logbus.storage.manager import LogManager
+from logbus.storage.settings import StorageSettings
+from logbus.wire.releases import advertised_table
+
+#: Topics that only brokers write to.
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+METADATA_FILE = "metadata.db"
+
+
+class _Part(Service):
+    """A step of the start and its counterpart of the stop."""
+
+    def __init__(self, name: str, start: Callable[[], Any], stop: Callable[[], Any]) -> None:
+        self.name: str = name
+        self._start = start
+        self._stop = stop
+
+    def startService(self) -> Any:
+        super().startService()
+        return self._start()
+
+    def stopService(self) -> Any:
+        super().stopService()
+        return self._stop()
+
+
+@implementer(IBroker)
+class Broker(OrderedService):
+    """
+    One broker.
+
+    :param reactor: everything the broker does happens on it.
+    :param config: the configuration, static layers loaded.
+    :param listeners: where to listen.
+    :param release: advertise this Kafka release's versions (``--as-version``); None: the default table.
+    :param wall_clock: seconds since 1970.
+    :param randomness: where random choices come from.
+    :param plugins: protocols by name; None: all that :mod:`twisted.plugin` finds.
+
+    :ivar endpoints: where it is reached, by listener name, once it has started.
+    """
+
+    _log = Logger(namespace="logbus.broker")
+
+    def __init__(
+        self,
+        reactor: Any,
+        config: ConfigView,
+        listeners: Sequence[Listener],
+        *,
+        release: str | None = None,
+        wall_clock: Callable[[], float] = time.time,
+        randomness: random.Random | None = None,
+        plugins: Mapping[str, IProtocolPlugin] | None = None,
+    ) -> None:
+        self.broker_id = config.get(keys.BROKER_ID)
+        super().__init__(f"logbus broker {self.broker_id}")
+        self.reactor = reactor
+        self.config = config
+        self.wall_clock = wall_clock
+        self.random = randomness or random.SystemRandom()
+        self.endpoints: Mapping[str, Endpoint] = {}
+        self.registry = Registry()
+        self.ticks = ReactorTicks.in_registry(reactor, self.registry)
+        self._ready = False
+        self._on_lost: Callable[[Failure], object] = lambda failure: None
+
+        self.logs = LogManager(
+            disks_at(list(config.get(keys.LOG_DIRS)), reactor),
+            reactor,
+            wall_clock,
+            settings=storage_settings(config),
+            directory_failed=self._directory_failed,
+            high_watermark_of=lambda log: self.replicas.high_watermark_of(log),  # noqa: PLW0108 - not made yet
+        )
+        self.store = EmbeddedStore(Path(config.get(keys.LOG_DIRS)[0]) / METADATA_FILE, reactor, wall_clock)
+        self.metadata = ClusterMetadata("")
+        self.replicas = Replicas(self.broker_id, self.logs, self._topic_config)
+        self.purgatory = Purgatory(reactor)
+        self.reader = Reader(self.replicas, self.purgatory)
+        self.membership = Membership(
+            self.store,
+            Registration(self.broker_id, {}, uuid4(), 0, rack=config.get(keys.BROKER_RACK)),
+            reactor,
+            wall_clock,
+            config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS) / 1000,
+            self._lost,
+        )
+        self.receiver = AnnouncementReceiver(
+            self.broker_id, self.metadata, self.replicas, lambda: self.membership.epoch, self._broker_configs
+        )
+        self.controller = Controller(
+            self.store,
+            self.broker_id,
+            self.membership.registration.incarnation,
+            self.metadata,
+            lambda image: self.receiver,
+            lambda overrides: self._topic_config(overrides).unclean_leader_election_enable,
+            reactor,
+            wall_clock,
+        )
+        self.topic_admin = TopicAdmin(
+            self.controller,
+            reactor,
+            self.random,
+            self._topic_defaults,
+            config.validate_topic_overrides,
+            lambda broker_id, given: config.validate_broker_overrides(given, cluster=broker_id is None),
+        )
+        self.producer_ids = ProducerIds(self.store, self.broker_id)
+
+        self.net_metrics = NetMetrics()
+        self._limits = connection_limits(config)
+        self._budget = RequestBudget(request_memory(config), self.net_metrics)
+        self._ledger = ConnectionLedger(self._limits)
+        self._complaints = Complaints(reactor.seconds)
+        self.router = self._routes(release)
+        self._listening = Listening(reactor, self, protocol_plugins() if plugins is None else plugins, listeners)
+        self._next_partition: dict[str, int] = {}
+        config.subscribe(TOPIC_KEYS.values(), lambda view: self._reconfigure_topics())
+        self._compose()
+
+    def _routes(self, release: str | None) -> Router:
+        """Every handler, with what it needs."""
+        self.produce_handlers = ProduceHandlers(self.replicas, self.reactor, self.wall_clock, INTERNAL_TOPICS)
+        sessions = FetchSessions(
+            self.replicas,
+            self.reactor.seconds,
+            self.random,
+            self.config.get(keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS),
+        )
+        self.fetch_handlers = FetchHandlers(
+            self.reader, self.replicas, self.metadata, sessions, self.config.get(keys.FETCH_MAX_BYTES)
+        )
+        advertised: dict[int, VersionRange] = {}
+        router = Router()
+        router.add(
+            [
+                VersionHandlers(advertised),
+                MetadataHandlers(
+                    self.metadata,
+                    self.topic_admin,
+                    INTERNAL_TOPICS,
+                    lambda: self.config.get(keys.AUTO_CREATE_TOPICS_ENABLE),
+                ),
+                self.produce_handlers,
+                self.fetch_handlers,
+                OffsetHandlers(self.replicas),
+                TopicHandlers(
+                    self.topic_admin, self.metadata, self.config, lambda: self.config.get(keys.DELETE_TOPIC_ENABLE)
+                ),
+                ConfigHandlers(self.config, self.metadata, self.topic_admin),
+                ProducerHandlers(self.producer_ids),
+            ]
+        )
+        advertised.update(advertised_table(release, router.served))
+        return router
+
+    # Start and stop.
+
+    def _compose(self) -> None:
+        """The parts, in the order of their start."""
+        for part in (
+            _Part("ticks", self.ticks.start, self.ticks.stop),
+            _Part("logs", self.logs.open, self.logs.close),
+            _Part("metastore", self._open_store, self.store.close),
+            _Part("listeners", self._bind, self._listening.close),
+            _Part("membership", self.membership.register, self.membership.unregister),
+            _Part("controller", self._start_controller, self.controller.stop),
+            _Part("serving", self._serve, self._drain),
+        ):
+            part.setServiceParent(self)
+        instrument(self)
+
+    def when_lost(self, lost: Callable[[Failure], object]) -> None:
+        """Have ``lost`` called if the broker cannot go on, after it had started."""
+        self._on_lost = lost
+
+    def _lost(self, failure: Failure) -> None:
+        self._ready = False
+        self._on_lost(failure)
+
+    def _open_store(self) -> Deferred[None]:
+        async def opened() -> None:
+            await self.store.open()
+            await ensure_paths(self.store)
+            self.metadata.cluster_id = await ensure_cluster_id(self.store, uuid4)
+            await self.logs.claim(self.broker_id, self.metadata.cluster_id)
+            self.store.subscribe(self._session_changed)
+
+        return Deferred.fromCoroutine(opened())
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.CLOSED and self.running:
+            self._lost(Failure(StorageError(f"the metadata store {self.store.path} failed; the broker must stop")))
+
+    def _bind(self) -> Deferred[None]:
+        def bound(endpoints: Mapping[str, Endpoint]) -> None:
+            self.endpoints = endpoints
+            clients = {name: at for name, at in endpoints.items() if at.protocol == "kafka"}
+            protocols = dict.fromkeys(clients, "PLAINTEXT")
+            self.membership.registration = evolve(
+                self.membership.registration, endpoints=clients, security_protocols=protocols
+            )
+
+        return self._listening.bind().addCallback(bound)
+
+    def _start_controller(self) -> Deferred[None]:
+        async def started() -> None:
+            await self.controller.start()
+            await self.metadata.wait_for(lambda metadata: self.broker_id in metadata.brokers)
+
+        return Deferred.fromCoroutine(started())
+
+    def _serve(self) -> None:
+        self.logs.start_housekeeping()
+        self._listening.open()
+        self._ready = True
+        self._log.info(
+            "logbus broker {broker} ready: {listeners}",
+            broker=self.broker_id,
+            listeners=" ".join(f"{name}={_address(at)}" for name, at in self.endpoints.items()),
+        )
+
+    def _drain(self) -> Deferred[None]:
+        async def drained() -> None:
+            self._ready = False
+            await self._listening.close()
+            await self._listening.drain(self.purgatory.release)
+
+        return Deferred.fromCoroutine(drained())
+
+    def not_ready(self) -> list[str]:
+        """Why clients should not be sent here now; empty when they may."""
+        if not self._ready:
+            return ["the broker is starting or stopping"]
+        return [f"log directory {path} is offline" for path in self.logs.offline_directories]
+
+    # What the parts tell each other.
+
+    def _topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
+        return self.config.topic_config(usable_topic_overrides(overrides))
+
+    def _topic_defaults(self) -> TopicDefaults:
+        factor = self.config.get(keys.DEFAULT_REPLICATION_FACTOR)
+        return TopicDefaults(self.config.get(keys.NUM_PARTITIONS), factor)
+
+    def _reconfigure_topics(self) -> None:
+        for topic in self.metadata.topics.values():
+            self.replicas.configure(topic.name, topic.configs)
+
+    def _broker_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        problems: list[str] = []
+        mine, everyones = configs.get(str(self.broker_id)), configs.get(DEFAULT_ENTITY)
+        warnings = self.config.update(
+            cluster=None if everyones is None else usable_broker_overrides(everyones, cluster=True, problems=problems),
+            broker=None if mine is None else usable_broker_overrides(mine, cluster=False, problems=problems),
+        )
+        for warning in [*problems, *warnings]:
+            self._log.warn("{warning}", warning=warning)
+
+    def _directory_failed(self, partitions: Sequence[TopicPartition], reason: str) -> None:
+        self.replicas.directory_failed(partitions, reason)
+        image = self.metadata.brokers.get(self.broker_id)
+        if image is not None:
+            self.controller.report_failed(image, frozenset(partitions))
+
+    # What plugins get: IBroker.
+
+    @property
+    def cluster_id(self) -> str:
+        return self.metadata.cluster_id
+
+    def append(
+        self,
+        topic: str,
+        records: Sequence[tuple[bytes | None, bytes | None]],
+        partition: int | None = None,
+        acks: int = 1,
+    ) -> Deferred[tuple[int, int]]:
+        return Deferred.fromCoroutine(self._append(topic, records, partition, acks))
+
+    async def _append(
+        self, topic: str, records: Sequence[tuple[bytes | None, bytes | None]], partition: int | None, acks: int
+    ) -> tuple[int, int]:
+        if self.metadata.topic(topic) is None and self.config.get(keys.AUTO_CREATE_TOPICS_ENABLE):
+            await self._create_if_missing(topic)
+        if partition is None:
+            known = self.metadata.topic(topic)
+            count = len(known.partitions) if known is not None else 1
+            partition = self._next_partition.get(topic, 0) % count
+            self._next_partition[topic] = partition + 1
+        now_ms = int(self.wall_clock() * 1000)
+        batch = encode_batch([Record(0, now_ms, key, value) for key, value in records])
+        replica = self.replicas.leader(topic, partition)
+        appended = replica.append(batch, now_ms)
+        if acks == -1 and (durable := replica.durable()) is not None:
+            await durable
+        return partition, appended.base_offset
+
+    def read(self, topic: str, partition: int, offset: int, max_bytes: int = 1_048_576) -> list[Record]:
+        replica = self.replicas.leader(topic, partition)
+        found = replica.read(offset, max_bytes, committed=True, min_one=True).data
+        if found is None:
+            return []
+        return [record for record in iter_records(found.read()) if record.offset >= offset]
+
+    def create_topic(self, name: str, partitions: int = -1, configs: Mapping[str, str] | None = None) -> Deferred[None]:
+        async def created() -> None:
+            wanted = NewTopic(name, num_partitions=partitions, configs=dict(configs or {}))
+            for outcome in await self.topic_admin.create_topics([wanted]):
+                if isinstance(outcome, ApiError):
+                    raise outcome
+
+        return Deferred.fromCoroutine(created())
+
+    async def _create_if_missing(self, topic: str) -> None:
+        try:
+            await self.create_topic(topic)
+        except ApiError as e:
+            if e.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+
+    def topics(self) -> Mapping[str, int]:
+        return {topic.name: len(topic.partitions) for topic in self.metadata.topics.values()}
+
+    def kafka_factory(self, listener: Listener) -> IProtocolFactory:
+        return KafkaServerFactory(
+            self.router.served,
+            self.router,
+            self.reactor,
+            listener.name,
+            self._limits,
+            self.net_metrics,
+            self._budget,
+            self._ledger,
+            self._complaints,
+        )
+
+    def admin_factory(self, listener: Listener) -> IProtocolFactory:
+        return AdminSite(
+            broker=self,
+            metadata=self.metadata,
+            replicas=self.replicas,
+            topics=self.topic_admin,
+            config=self.config,
+            registry=self.registry,
+            internal_topics=INTERNAL_TOPICS,
+            not_ready=self.not_ready,
+            clock=self.reactor,
+            wall_clock=self.wall_clock,
+        )
+
+
+def _address(at: Endpoint) -> str:
+    return f"[{at.host}]:{at.port}" if ":" in at.host else f"{at.host}:{at.port}"
+
+
+def storage_settings(config: ConfigView) -> StorageSettings:
+    """What the storage package wants to know of the broker's configuration."""
+    return StorageSettings(
+        retention_check_interval_ms=config.get(keys.LOG_RETENTION_CHECK_INTERVAL_MS),
+        recovery_checkpoint_interval_ms=config.get(keys.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS),
+        high_watermark_checkpoint_interval_ms=config.get(keys.REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS),
+        producer_id_expiration_ms=config.get(keys.PRODUCER_ID_EXPIRATION_MS),
+        producer_id_check_interval_ms=config.get(keys.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS),
+        max_open_files=most_open_files(),
+    )
+
+
+def most_open_files() -> int:
+    """Half of the descriptors this process may have are for logs; the others are for connections."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(16, min(4096, soft // 2))
+
+
+def connection_limits(config: ConfigView) -> ConnectionLimits:
+    """What the network package wants to know of the broker's configuration."""
+    return ConnectionLimits(
+        request_max_bytes=config.get(keys.SOCKET_REQUEST_MAX_BYTES),
+        max_pending=config.get(keys.QUEUED_MAX_REQUESTS),
+        max_connections=config.get(keys.MAX_CONNECTIONS),
+        max_connections_per_ip=config.get(keys.MAX_CONNECTIONS_PER_IP),
+        per_ip_overrides={ip: int(most) for ip, most in config.get(keys.MAX_CONNECTIONS_PER_IP_OVERRIDES).items()},
+        idle_seconds=config.get(keys.CONNECTIONS_MAX_IDLE_MS) / 1000,
+    )
+
+
+def request_memory(config: ConfigView) -> int:
+    """Bytes of requests that may be held at a time; −1 in the configuration is no limit."""
+    given = config.get(keys.QUEUED_MAX_REQUEST_BYTES)
+    return given if given >= 0 else 1 << 62

@@ -1,0 +1,239 @@
+"""
+Settings of topics and brokers: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, Protocol
+
+from attrs import define
+
+from logbus.cluster.metadata import ClusterMetadata
+from logbus.cluster.topics import TopicAdmin
+from logbus.config import ConfigView, keys
+from logbus.config.describe import ConfigEntry, describe_broker, describe_cluster, describe_topic
+from logbus.config.table import TOPIC_KEYS, broker_key
+from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.routing import Answer, serves, task
+from logbus.model import topic_name_problem
+from logbus.net.context import RequestContext
+from logbus.wire.connection import Request
+from logbus.wire.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+class ResourceType(IntEnum):
+    """What has settings (Kafka's ``ConfigResource.Type``)."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class Operation(IntEnum):
+    """What an incremental change does (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class _Resource(Protocol):
+    """What the resources of both alter requests have in common."""
+
+    resource_type: int
+    resource_name: str
+
+
+Edit = Callable[[Mapping[str, str]], Mapping[str, str | None]]
+
+
+@define(eq=False)
+class ConfigHandlers:
+    """Serves what describes and alters settings."""
+
+    _config: ConfigView
+    _metadata: ClusterMetadata
+    _topics: TopicAdmin
+
+    @serves(32, 1, 4)
+    def describe_configs(self, context: RequestContext, request: Request) -> Answer:
+        message: DescribeConfigsRequest = request.message
+        results = []
+        for resource in message.resources:
+            result = DescribeConfigsResult(
+                resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[]
+            )
+            try:
+                result.configs = [
+                    described(entry, synonyms=message.include_synonyms, document=message.include_documentation)
+                    for entry in self._entries(resource)
+                ]
+            except ApiError as e:
+                result.error_code, result.error_message = e.code, e.message
+            results.append(result)
+        return DescribeConfigsResponse(results=results)
+
+    def _entries(self, resource: DescribeConfigsResource) -> list[ConfigEntry]:
+        # An empty list of keys is how some clients ask for all.
+        names = resource.configuration_keys or None
+        if resource.resource_type == ResourceType.TOPIC:
+            problem = topic_name_problem(resource.resource_name)
+            if problem is not None:
+                raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+            topic = self._metadata.topic(resource.resource_name)
+            if topic is None:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.resource_name!r}")
+            return describe_topic(self._config, topic.configs, names)
+        if resource.resource_type == ResourceType.BROKER:
+            broker_id = self._broker(resource.resource_name)
+            if broker_id is None:
+                return describe_cluster(self._config, names)
+            return describe_broker(self._config, names)
+        raise self._unknown_type(resource)
+
+    @serves(33, 0, 2)
+    @task
+    async def alter_configs(self, context: RequestContext, request: Request) -> AlterConfigsResponse:
+        message: AlterConfigsRequest = request.message
+
+        def replacement(resource: Any) -> Edit:
+            wanted = {config.name: config.value for config in resource.configs}
+            return lambda _: wanted
+
+        responses = await self._alter(message.resources, replacement, validate_only=message.validate_only)
+        return AlterConfigsResponse(responses=responses)
+
+    @serves(44, 0, 1)
+    @task
+    async def incremental_alter_configs(
+        self, context: RequestContext, request: Request
+    ) -> IncrementalAlterConfigsResponse:
+        message: IncrementalAlterConfigsRequest = request.message
+
+        def change(resource: Any) -> Edit:
+            return lambda now: self._changed(now, resource)
+
+        responses = await self._alter(message.resources, change, validate_only=message.validate_only)
+        return IncrementalAlterConfigsResponse(responses=responses)
+
+    async def _alter(
+        self, resources: Sequence[_Resource], edit_of: Callable[[Any], Edit], *, validate_only: bool
+    ) -> list[AlterConfigsResourceResponse]:
+        """Alter every resource, each with its own outcome."""
+        named = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+        outcomes: list[AlterConfigsResourceResponse] = []
+        for resource in resources:
+            outcome = AlterConfigsResourceResponse(
+                resource_type=resource.resource_type, resource_name=resource.resource_name
+            )
+            outcomes.append(outcome)
+            try:
+                if named[(resource.resource_type, resource.resource_name)] > 1:
+                    raise ApiError(
+                        ErrorCode.INVALID_REQUEST, f"the request names the resource {resource.resource_name!r} twice"
+                    )
+                error = await self._alter_one(resource, edit_of(resource), validate_only=validate_only)
+            except ApiError as e:
+                error = e
+            if error is not None:
+                outcome.error_code, outcome.error_message = error.code, error.message
+        return outcomes
+
+    async def _alter_one(self, resource: _Resource, edit: Edit, *, validate_only: bool) -> ApiError | None:
+        if resource.resource_type == ResourceType.TOPIC:
+            name = resource.resource_name
+            return (await self._topics.alter_topic_configs({name: edit}, validate_only=validate_only))[name]
+        if resource.resource_type == ResourceType.BROKER:
+            broker_id = self._broker(resource.resource_name)
+            return (await self._topics.alter_broker_configs({broker_id: edit}, validate_only=validate_only))[broker_id]
+        raise self._unknown_type(resource)
+
+    def _broker(self, name: str) -> int | None:
+        """The broker a resource names: this one, or None for the defaults of all brokers."""
+        if not name:
+            return None
+        mine = self._config.get(keys.BROKER_ID)
+        if name != str(mine):
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"broker {name!r} cannot be asked about here: this is broker {mine}; an empty name stands for all",
+            )
+        return mine
+
+    def _unknown_type(self, resource: _Resource) -> ApiError:
+        return ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"resources of type {resource.resource_type} have no settings here; topics (2) and brokers (4) have",
+        )
+
+    def _changed(self, now: Mapping[str, str], resource: Any) -> Mapping[str, str | None]:
+        """The overrides after an incremental change."""
+        wanted: dict[str, str | None] = dict(now)
+        names = [change.name for change in resource.configs]
+        for change in resource.configs:
+            if names.count(change.name) > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"{change.name} is changed twice in one request")
+            if change.config_operation == Operation.DELETE:
+                wanted.pop(change.name, None)
+            elif change.config_operation == Operation.SET:
+                wanted[change.name] = change.value
+            elif change.config_operation in (Operation.APPEND, Operation.SUBTRACT):
+                wanted[change.name] = self._edited_list(wanted.get(change.name), change, resource.resource_type)
+            else:
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"{change.name}: there is no operation {change.config_operation}; 0 sets, 1 deletes, 2 appends, "
+                    "3 subtracts",
+                )
+        return wanted
+
+    def _edited_list(self, now: str | None, change: IncrementalAlterableConfig, resource_type: int) -> str:
+        """A list with elements appended or subtracted; it starts from what is in force."""
+        topic = resource_type == ResourceType.TOPIC
+        key = TOPIC_KEYS.get(change.name) if topic else broker_key(change.name)
+        if key is None or not key.is_list:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG, f"{change.name} is not a list: it cannot be appended to or subtracted from"
+            )
+        if change.value is None:
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"{change.name}: the elements to append or subtract are missing")
+        text = now if now is not None else key.text(self._config.get(key)) or ""
+        held = [element for element in text.split(",") if element]
+        given = [element.strip() for element in change.value.split(",") if element.strip()]
+        if change.config_operation == Operation.APPEND:
+            return ",".join([*held, *(element for element in given if element not in held)])
+        return ",".join(element for element in held if element not in given)
+
+
+def described(entry: ConfigEntry, *, synonyms: bool, document: bool) -> DescribeConfigsResourceResult:
+    """One setting as the response spells it."""
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_default=entry.is_default,
+        is_sensitive=entry.sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+            for synonym in (entry.synonyms if synonyms else ())
+        ],
+        config_type=entry.type,
+        documentation=entry.documentation if document else None,
+    )

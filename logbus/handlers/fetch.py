@@ -1,0 +1,167 @@
+"""
+Fetch: with and without sessions, by topic name (up to version 12) and by topic id (from 13 on).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+
+from logbus.cluster.metadata import ClusterMetadata
+from logbus.cluster.reads import Got, Once, Reader, Source, Want
+from logbus.cluster.replicas import Replicas
+from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchSession,
+    FetchSessions,
+    Key,
+    Remembered,
+    TopicKey,
+)
+from logbus.handlers.routing import Answer, serves
+from logbus.net.context import RequestContext
+from logbus.wire.connection import Request
+from logbus.wire.messages.records import (
+    EpochAndEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+READ_COMMITTED = 1
+TOPIC_ID_VERSION = 13
+
+
+@define(eq=False)
+class FetchHandlers:
+    """
+    Serves Fetch.
+
+    :param max_bytes: of one answer, whatever the client asks for (``fetch.max.bytes``).
+    :ivar bytes_sent: of batches, so far.
+    """
+
+    _reader: Reader
+    _replicas: Replicas
+    _metadata: ClusterMetadata
+    sessions: FetchSessions
+    max_bytes: int
+    bytes_sent: int = field(default=0, init=False)
+
+    @serves(1, 4, 17)
+    def fetch(self, context: RequestContext, request: Request) -> Answer:
+        message: FetchRequest = request.message
+        by_id = request.api_version >= TOPIC_ID_VERSION
+        if message.replica_id >= 0 or (message.replica_state is not None and message.replica_state.replica_id >= 0):
+            # Followers fetch on the inter-broker listener, not here (CVE-2018-1288).
+            return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, responses=[])
+        try:
+            session, source, full = self._source(message, by_id)
+        except ApiError as e:
+            return FetchResponse(error_code=e.code, responses=[])
+        got = self._reader.fetch(
+            source,
+            min_bytes=message.min_bytes,
+            max_bytes=max(0, min(message.max_bytes, self.max_bytes)),
+            max_wait_ms=message.max_wait_ms,
+            committed=message.isolation_level == READ_COMMITTED,
+        )
+        if isinstance(got, Deferred):
+            return got.addCallback(self._answer, session, full)
+        return self._answer(got, session, full)
+
+    def _source(self, message: FetchRequest, by_id: bool) -> tuple[FetchSession | None, Source, bool]:
+        """What to read from: the session, if there is one; the source; and whether all of it must be answered."""
+        session_id, epoch = message.session_id, message.session_epoch
+        if epoch == FINAL_EPOCH or (epoch == INITIAL_EPOCH and session_id != NO_SESSION):
+            self.sessions.close(session_id)
+        wants = self._wants(message, by_id)
+        if epoch == FINAL_EPOCH:
+            return None, Once(self._replicas, wants), True
+        if epoch == INITIAL_EPOCH:
+            session = self.sessions.create(by_id=by_id) if wants else None
+            if session is None:
+                return None, Once(self._replicas, wants), True
+            session.update(wants, [])
+            return session, session, True
+        session = self.sessions.resume(session_id, epoch, by_id=by_id)
+        session.update(wants, self._forgotten(message, by_id))
+        return session, session, False
+
+    def _wants(self, message: FetchRequest, by_id: bool) -> list[Remembered]:
+        wants: list[Remembered] = []
+        for topic in message.topics:
+            name, key, refused = self._resolve(topic.topic, topic.topic_id, by_id)
+            wants += [
+                Remembered(
+                    topic=name,
+                    partition=asked.partition,
+                    offset=asked.fetch_offset,
+                    max_bytes=asked.partition_max_bytes,
+                    current_leader_epoch=asked.current_leader_epoch,
+                    last_fetched_epoch=asked.last_fetched_epoch,
+                    refused=refused,
+                    topic_key=key,
+                )
+                for asked in topic.partitions
+            ]
+        return wants
+
+    def _resolve(self, name: str, topic_id: bytes, by_id: bool) -> tuple[str, TopicKey, ApiError | None]:
+        """The name of a topic, what the client calls it, and why there is none."""
+        if not by_id:
+            return name, name, None
+        topic = self._metadata.topic_by_id(UUID(bytes=topic_id))
+        if topic is not None:
+            return topic.name, topic_id, None
+        return "", topic_id, ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {UUID(bytes=topic_id)}")
+
+    def _forgotten(self, message: FetchRequest, by_id: bool) -> list[Key]:
+        return [
+            (topic.topic_id if by_id else topic.topic, partition)
+            for topic in message.forgotten_topics_data
+            for partition in topic.partitions
+        ]
+
+    def _answer(self, got: Sequence[Got], session: FetchSession | None, full: bool) -> FetchResponse:
+        if session is not None:
+            got = session.worth_telling(got, everything=full)
+        topics: list[FetchableTopicResponse] = []
+        last: TopicKey | None = None
+        for answer in got:
+            want = answer.want
+            assert isinstance(want, Remembered)
+            if want.topic_key != last:
+                last = want.topic_key
+                if isinstance(last, str):
+                    topics.append(FetchableTopicResponse(topic=last, partitions=[]))
+                else:
+                    topics.append(FetchableTopicResponse(topic_id=last, partitions=[]))
+            topics[-1].partitions.append(partition_answer(answer, want))
+            if answer.data is not None:
+                self.bytes_sent += answer.data.length
+        return FetchResponse(session_id=session.session_id if session else NO_SESSION, responses=topics)
+
+
+def partition_answer(got: Got, want: Want) -> PartitionData:
+    """One partition's part of the response; empty records are sent as empty, never as null."""
+    error = got.error
+    data = PartitionData(
+        partition_index=want.partition,
+        error_code=0 if error is None else error.code,
+        high_watermark=got.high_watermark,
+        last_stable_offset=got.last_stable_offset,
+        log_start_offset=got.log_start_offset,
+        aborted_transactions=None,
+        records=got.data if got.data is not None else b"",
+    )
+    if got.diverging is not None:
+        data.diverging_epoch = EpochAndEndOffset(epoch=got.diverging.epoch, end_offset=got.diverging.offset)
+    return data

@@ -1,0 +1,172 @@
+"""
+Produce: from a request to the logs, and the answer once the demanded acknowledgements are there.
+
+The one request that may be answered after its successors began (see :mod:`logbus.net.protocol`): appending happens at
+once and in order, only the waiting for durability overlaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from logbus.cluster.replicas import Replica, Replicas
+from logbus.errors import ApiError, ErrorCode, ProtocolError, StorageError
+from logbus.handlers.routing import Answer, serves
+from logbus.net.context import RequestContext
+from logbus.wire.connection import Request
+from logbus.wire.messages.records import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+ALL = -1
+#: The first version whose readers know zstd (KIP-110).
+ZSTD_VERSION = 7
+
+Appended = tuple[PartitionProduceResponse, Replica]
+
+
+@define(eq=False)
+class ProduceHandlers:
+    """
+    Serves Produce.
+
+    :ivar records: appended so far; ``batches`` and ``bytes_written`` likewise.
+    :ivar refused: batches that were not appended.
+    """
+
+    _replicas: Replicas
+    _clock: IReactorTime
+    _wall_clock: Callable[[], float]
+    _internal_topics: frozenset[str]
+    records: int = field(default=0, init=False)
+    batches: int = field(default=0, init=False)
+    bytes_written: int = field(default=0, init=False)
+    refused: int = field(default=0, init=False)
+    _log = Logger()
+
+    @serves(0, 3, 11)
+    def produce(self, context: RequestContext, request: Request) -> Answer:
+        message: ProduceRequest = request.message
+        acks = message.acks
+        problem = self._problem(message)
+        now_ms = int(self._wall_clock() * 1000)
+        written: list[Appended] = []
+        topics = []
+        failed: ApiError | None = None
+        for topic in message.topic_data:
+            answers = []
+            for data in topic.partition_data:
+                try:
+                    if problem is not None:
+                        raise problem
+                    answer, replica = self._append(topic.name, data, now_ms, request.api_version)
+                    written.append((answer, replica))
+                except ApiError as e:
+                    failed = e
+                    self.refused += 1
+                    answer = refusal(data.index, e)
+                answers.append(answer)
+            topics.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
+        if acks == 0:
+            if failed is not None:
+                # The client asked not to be answered: closing is the only way to tell it (as Kafka does).
+                raise ProtocolError(f"a produce request with acks=0 failed: {failed.code.name}: {failed.message}")
+            return None
+        response = ProduceResponse(responses=topics)
+        if acks == ALL:
+            return self._when_durable(response, written, message.timeout_ms)
+        return response
+
+    def _problem(self, message: ProduceRequest) -> ApiError | None:
+        """What is wrong with the whole request."""
+        if message.acks not in (0, 1, ALL):
+            return ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {message.acks}")
+        if message.transactional_id is not None:
+            return ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not served by this broker")
+        return None
+
+    def _append(self, topic: str, data: PartitionProduceData, now_ms: int, version: int) -> Appended:
+        if topic in self._internal_topics:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write to the internal topic {topic}")
+        records = data.records
+        if records is None:
+            raise ApiError(ErrorCode.INVALID_RECORD, f"no record batch for {topic}-{data.index}")
+        try:
+            replica = self._replicas.leader(topic, data.index)
+            appended = replica.append(records, now_ms, version >= ZSTD_VERSION)
+        except StorageError as e:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e)) from e
+        except ApiError:
+            raise
+        except Exception:
+            self._log.failure("appending to {topic}-{partition} failed", topic=topic, partition=data.index)
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+        self.batches += 1
+        self.bytes_written += appended.size
+        self.records += appended.last_offset - appended.base_offset + 1
+        answer = PartitionProduceResponse(
+            index=data.index,
+            base_offset=appended.base_offset,
+            log_append_time_ms=appended.log_append_time,
+            log_start_offset=appended.log_start_offset,
+        )
+        return answer, replica
+
+    def _when_durable(self, response: ProduceResponse, written: list[Appended], timeout_ms: int) -> Answer:
+        """The response, once everything in it is durable on all in-sync replicas."""
+        waiting: list[tuple[PartitionProduceResponse, Deferred[None]]] = []
+        for answer, replica in written:
+            durable = replica.durable()
+            if durable is not None:
+                waiting.append((answer, durable))
+        if not waiting:
+            return response
+        return Deferred.fromCoroutine(self._wait(response, waiting, timeout_ms))
+
+    async def _wait(
+        self,
+        response: ProduceResponse,
+        waiting: list[tuple[PartitionProduceResponse, Deferred[None]]],
+        timeout_ms: int,
+    ) -> ProduceResponse:
+        deadline = self._clock.seconds() + max(timeout_ms, 0) / 1000
+        for answer, durable in waiting:
+            durable.addTimeout(
+                max(0.0, deadline - self._clock.seconds()),
+                self._clock,
+                onTimeoutCancel=_timed_out,
+            )
+            try:
+                await durable
+            except (ApiError, StorageError) as e:
+                error = e if isinstance(e, ApiError) else ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e))
+                answer.error_code = error.code
+                answer.error_message = error.message
+                answer.base_offset = answer.log_start_offset = -1
+        return response
+
+
+def _timed_out(result: object, timeout: float) -> Any:
+    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the records were not durable after {timeout:g} s")
+
+
+def refusal(index: int, error: ApiError) -> PartitionProduceResponse:
+    """The answer for a partition whose batch was not written."""
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        log_append_time_ms=-1,
+        log_start_offset=-1,
+        error_message=error.message,
+    )

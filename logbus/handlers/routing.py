@@ -1,0 +1,82 @@
+"""
+From a request to the method that serves it.
+
+A family of handlers is a class whose methods say with :func:`serves` which API they answer and at which versions; what
+is advertised to clients (``ApiVersions``) is built from the same declarations, so that nothing else can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+
+from logbus.net.context import RequestContext
+from logbus.wire.connection import Request
+
+Answer = Any
+"""A response message, None where the protocol wants silence, or a Deferred of these."""
+
+Handler = Callable[[RequestContext, Request], Answer]
+F = TypeVar("F", bound=Callable[..., Any])
+A = TypeVar("A")
+
+VersionRange = tuple[int, int]
+
+
+def serves(api_key: int, first: int, last: int) -> Callable[[F], F]:
+    """
+    Declare that a method answers ``api_key`` at versions ``first`` to ``last``.
+
+    The method takes the :class:`RequestContext` and the :class:`Request`, and gives an :data:`Answer`.
+    """
+
+    def mark(method: F) -> F:
+        method.__serves__ = (api_key, first, last)  # type: ignore[attr-defined]
+        return method
+
+    return mark
+
+
+def task(method: Callable[[A, RequestContext, Request], Any]) -> Callable[[A, RequestContext, Request], Deferred[Any]]:
+    """Let a handler be ``async def``: it starts at once, and its Deferred is the answer."""
+
+    def start(self: A, context: RequestContext, request: Request) -> Deferred[Any]:
+        return Deferred.fromCoroutine(method(self, context, request))
+
+    start.__doc__ = method.__doc__
+    return start
+
+
+@define(eq=False)
+class Router:
+    """
+    The table of all handlers.
+
+    :ivar served: the versions served, by API key.
+    :ivar counts: requests so far, by API key.
+    """
+
+    served: dict[int, VersionRange] = field(factory=dict, init=False)
+    counts: dict[int, int] = field(factory=dict, init=False)
+    _handlers: dict[int, Handler] = field(factory=dict, init=False)
+
+    def add(self, families: Iterable[object]) -> None:
+        """Take the handlers of ``families`` into the table; two for one API is a mistake of ours."""
+        for family in families:
+            for name in dir(type(family)):
+                mark = getattr(getattr(type(family), name), "__serves__", None)
+                if mark is not None:
+                    key, first, last = mark
+                    if key in self._handlers:
+                        raise ValueError(f"API {key} has two handlers, {self._handlers[key]} and {family}.{name}")
+                    self.served[key] = (first, last)
+                    self.counts[key] = 0
+                    self._handlers[key] = getattr(family, name)
+
+    def __call__(self, context: RequestContext, request: Request) -> Answer:
+        key = request.api_key
+        self.counts[key] += 1
+        return self._handlers[key](context, request)

@@ -1,0 +1,206 @@
+"""
+Topics made and unmade: CreateTopics, DeleteTopics, CreatePartitions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from uuid import UUID
+
+from attrs import define
+
+from logbus.cluster.metadata import ClusterMetadata
+from logbus.cluster.topicplans import NewPartitions, NewTopic
+from logbus.cluster.topics import CreatedTopic, TopicAdmin
+from logbus.config import ConfigView
+from logbus.config.describe import describe_topic
+from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.routing import serves, task
+from logbus.net.context import RequestContext
+from logbus.wire.connection import Request
+from logbus.wire.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from logbus.wire.schema import ZERO_UUID
+
+
+@define(eq=False)
+class TopicHandlers:
+    """
+    Serves what makes and unmakes topics.
+
+    :param delete_enabled: ``delete.topic.enable``.
+    """
+
+    _topics: TopicAdmin
+    _metadata: ClusterMetadata
+    _config: ConfigView
+    _delete_enabled: Callable[[], bool]
+
+    @serves(19, 2, 7)
+    @task
+    async def create_topics(self, context: RequestContext, request: Request) -> CreateTopicsResponse:
+        message: CreateTopicsRequest = request.message
+        twice = {name for name, times in Counter(topic.name for topic in message.topics).items() if times > 1}
+        answers: dict[str, CreatableTopicResult] = {}
+        wanted = []
+        for topic in message.topics:
+            try:
+                if topic.name in twice:
+                    raise ApiError(ErrorCode.INVALID_REQUEST, f"the request names the topic {topic.name!r} twice")
+                wanted.append(self._new_topic(topic))
+            except ApiError as e:
+                answers[topic.name] = refused_topic(topic.name, e)
+        results = await self._topics.create_topics(
+            wanted, validate_only=message.validate_only, timeout_ms=message.timeout_ms
+        )
+        for new, result in zip(wanted, results, strict=True):
+            if isinstance(result, ApiError):
+                answers[new.name] = refused_topic(new.name, result)
+            else:
+                answers[new.name] = self._created(new, result)
+        return CreateTopicsResponse(topics=[answers[name] for name in dict.fromkeys(t.name for t in message.topics)])
+
+    def _new_topic(self, topic: CreatableTopic) -> NewTopic:
+        assignment = None
+        if topic.assignments:
+            if topic.num_partitions != -1 or topic.replication_factor != -1:
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"{topic.name}: with a replica assignment, the number of partitions and the replication factor "
+                    "must be -1",
+                )
+            by_index = {given.partition_index: tuple(given.broker_ids) for given in topic.assignments}
+            if sorted(by_index) != list(range(len(topic.assignments))):
+                raise ApiError(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"{topic.name}: the assignment must name each partition from 0 on once, not {sorted(by_index)}",
+                )
+            assignment = tuple(by_index[index] for index in range(len(by_index)))
+        configs: dict[str, str] = {}
+        for config in topic.configs:
+            if config.value is None:
+                raise ApiError(ErrorCode.INVALID_CONFIG, f"{topic.name}: {config.name} needs a value")
+            configs[config.name] = config.value
+        return NewTopic(
+            name=topic.name,
+            num_partitions=topic.num_partitions,
+            replication_factor=topic.replication_factor,
+            assignment=assignment,
+            configs=configs,
+        )
+
+    def _created(self, new: NewTopic, created: CreatedTopic) -> CreatableTopicResult:
+        return CreatableTopicResult(
+            name=new.name,
+            topic_id=created.topic_id.bytes,
+            num_partitions=created.num_partitions,
+            replication_factor=created.replication_factor,
+            configs=[
+                CreatableTopicConfigs(
+                    name=entry.name,
+                    value=entry.value,
+                    read_only=entry.read_only,
+                    config_source=entry.source,
+                    is_sensitive=entry.sensitive,
+                )
+                for entry in describe_topic(self._config, created.configs)
+            ],
+        )
+
+    @serves(20, 1, 6)
+    @task
+    async def delete_topics(self, context: RequestContext, request: Request) -> DeleteTopicsResponse:
+        message: DeleteTopicsRequest = request.message
+        wanted = message.topics or [DeleteTopicState(name=name) for name in message.topic_names]
+        answers = []
+        names: list[str] = []
+        found: list[DeletableTopicResult] = []
+        for state in wanted:
+            answer = DeletableTopicResult(name=state.name, topic_id=state.topic_id)
+            answers.append(answer)
+            try:
+                if not self._delete_enabled():
+                    raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
+                names.append(self._name_of(state, answer))
+                found.append(answer)
+            except ApiError as e:
+                refuse(answer, e)
+        results = await self._topics.delete_topics(names, timeout_ms=message.timeout_ms)
+        for answer, result in zip(found, results, strict=True):
+            if isinstance(result, ApiError):
+                refuse(answer, result)
+        return DeleteTopicsResponse(responses=answers)
+
+    def _name_of(self, state: DeleteTopicState, answer: DeletableTopicResult) -> str:
+        if state.topic_id != ZERO_UUID:
+            if state.name is not None:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"{state.name}: name the topic or its id, not both")
+            topic = self._metadata.topic_by_id(UUID(bytes=state.topic_id))
+            if topic is None:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {UUID(bytes=state.topic_id)}")
+            answer.name = topic.name
+            return topic.name
+        if state.name is None:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "neither a topic name nor a topic id is given")
+        topic = self._metadata.topic(state.name)
+        if topic is not None:
+            answer.topic_id = topic.topic_id.bytes
+        return state.name
+
+    @serves(37, 0, 3)
+    @task
+    async def create_partitions(self, context: RequestContext, request: Request) -> CreatePartitionsResponse:
+        message: CreatePartitionsRequest = request.message
+        twice = {name for name, times in Counter(topic.name for topic in message.topics).items() if times > 1}
+        wanted = [topic for topic in message.topics if topic.name not in twice]
+        results = await self._topics.create_partitions(
+            [new_partitions(topic) for topic in wanted],
+            validate_only=message.validate_only,
+            timeout_ms=message.timeout_ms,
+        )
+        answers = [
+            CreatePartitionsTopicResult(
+                name=name,
+                error_code=ErrorCode.INVALID_REQUEST,
+                error_message=f"the request names the topic {name!r} twice",
+            )
+            for name in sorted(twice)
+        ]
+        for topic, result in zip(wanted, results, strict=True):
+            answer = CreatePartitionsTopicResult(name=topic.name)
+            if isinstance(result, ApiError):
+                answer.error_code, answer.error_message = result.code, result.message
+            answers.append(answer)
+        return CreatePartitionsResponse(results=answers)
+
+
+def new_partitions(topic: CreatePartitionsTopic) -> NewPartitions:
+    """What a request wants a topic to have."""
+    assignment = None
+    if topic.assignments is not None:
+        assignment = tuple(tuple(given.broker_ids) for given in topic.assignments)
+    return NewPartitions(topic.name, topic.count, assignment)
+
+
+def refused_topic(name: str, error: ApiError) -> CreatableTopicResult:
+    """The answer for a topic that was not created."""
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
+
+
+def refuse(answer: DeletableTopicResult, error: ApiError) -> None:
+    """Note in an answer why its topic was not deleted."""
+    answer.error_code, answer.error_message = error.code, error.message

@@ -1,0 +1,75 @@
+"""
+What a broker shows of itself as metrics, read from plain numbers only when somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from logbus.wire.messages import API_NAMES
+
+if TYPE_CHECKING:
+    from logbus.broker import Broker
+
+
+def instrument(broker: Broker) -> None:
+    """Have the broker's registry read from its parts."""
+    registry = broker.registry
+
+    def counter(name: str, help: str, read: Callable[[], float]) -> None:
+        registry.counter(name, help).labels().function = read
+
+    def gauge(name: str, help: str, read: Callable[[], float]) -> None:
+        registry.gauge(name, help).labels().function = read
+
+    net, produced, fetched = broker.net_metrics, broker.produce_handlers, broker.fetch_handlers
+    gauge("logbus_connections_open", "Connections of Kafka clients.", lambda: net.connections_open)
+    counter("logbus_connections_accepted_total", "Connections served.", lambda: net.connections_accepted)
+    counter(
+        "logbus_connections_refused_total",
+        "Connections closed because there were too many.",
+        lambda: net.connections_refused,
+    )
+    counter(
+        "logbus_connections_expired_total",
+        "Connections closed for being idle, or slow to complete a frame.",
+        lambda: net.connections_expired,
+    )
+    counter("logbus_received_bytes_total", "Bytes received from Kafka clients.", lambda: net.bytes_in)
+    counter("logbus_sent_bytes_total", "Bytes sent to Kafka clients.", lambda: net.bytes_out)
+    gauge("logbus_requests_pending", "Requests whose answers are not ready.", lambda: net.requests_pending)
+    gauge("logbus_request_memory_bytes", "Memory reserved for large requests.", lambda: net.request_memory)
+    counter(
+        "logbus_broken_frames_total",
+        "Connections closed because what came could not be read.",
+        lambda: net.broken_frames,
+    )
+    counter("logbus_request_failures_total", "Requests that failed by a fault of the broker.", lambda: net.failures)
+    counter(
+        "logbus_throttled_reads_total",
+        "How often reading stopped because answers, requests or memory piled up.",
+        lambda: net.throttled_reads,
+    )
+    counter("logbus_produced_records_total", "Records appended for producers.", lambda: produced.records)
+    counter("logbus_produced_batches_total", "Batches appended for producers.", lambda: produced.batches)
+    counter("logbus_produced_bytes_total", "Bytes of batches appended for producers.", lambda: produced.bytes_written)
+    counter("logbus_produce_errors_total", "Batches refused.", lambda: produced.refused)
+    counter("logbus_fetched_bytes_total", "Bytes of batches sent to consumers.", lambda: fetched.bytes_sent)
+    gauge("logbus_fetch_sessions", "Incremental fetch sessions.", lambda: len(fetched.sessions))
+    gauge("logbus_fetches_waiting", "Fetches that wait for records.", lambda: len(broker.purgatory))
+    gauge("logbus_topics", "Topics of the cluster.", lambda: len(broker.metadata.topics))
+    gauge("logbus_partitions", "Partitions on this broker.", lambda: len(broker.replicas))
+    gauge(
+        "logbus_offline_log_directories",
+        "Log directories that failed.",
+        lambda: len(broker.logs.offline_directories),
+    )
+    gauge(
+        "logbus_active_controller",
+        "1 on the broker that is the controller.",
+        lambda: int(broker.metadata.controller_id == broker.broker_id),
+    )
+    requests = registry.counter("logbus_requests_total", "Requests by API.", ("api",))
+    for key in broker.router.served:
+        requests.labels(api=API_NAMES[key]).function = lambda key=key: broker.router.counts[key]

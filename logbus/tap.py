@@ -1,0 +1,317 @@
+"""
+``twistd logbus``: the options, the look before the leap, and the service.
+
+What is wrong with the configuration, the ports or the directories is found before anything is changed: one line on
+standard error, exit status 1.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import socket
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from twisted.application.service import IService, Service
+from twisted.internet.defer import CancelledError
+from twisted.internet.endpoints import SSL4ServerEndpoint, TCP4ServerEndpoint, TCP6ServerEndpoint, serverFromString
+from twisted.internet.error import CannotListenError
+from twisted.internet.protocol import ServerFactory
+from twisted.logger import Logger
+from twisted.python import usage
+from twisted.python.failure import Failure
+
+from logbus.config import ConfigView, keys, parse_properties
+from logbus.errors import ConfigError, LogbusError
+from logbus.ilogbus import Listener
+from logbus.listening import plugin_for
+from logbus.protocols import parse_advertise, parse_listen, protocol_plugins
+from logbus.storage.checkpoints import META_PROPERTIES, Meta
+from logbus.storage.disk import LOCK_FILE
+from logbus.wire.releases import RELEASES
+
+if TYPE_CHECKING:
+    from logbus.broker import Broker
+
+DEFAULT_LISTENERS = ("kafka:tcp:9092:interface=127.0.0.1", "admin:tcp:8080:interface=127.0.0.1")
+
+_log = Logger(namespace="logbus")
+
+
+class Options(usage.Options):
+    """The options of ``twistd logbus``."""
+
+    synopsis = "[options]"
+    longdesc = (
+        "Runs a Kafka-compatible broker. Without options: Kafka clients on 127.0.0.1:9092, HTTP on 127.0.0.1:8080, "
+        "data in ./logbus-data. Every key of Kafka's server.properties that means something here can be given in a "
+        "file (--config) or by itself (--set)."
+    )
+    optParameters = [
+        ["config", "c", None, "A Kafka-style server.properties file."],
+        ["data-dir", "d", None, "Where the data goes: short for log.dirs. [default: logbus-data]"],
+        ["broker-id", "b", None, "This broker's number: short for broker.id. [default: 0]"],
+        ["zookeeper", "z", None, "Short for zookeeper.connect; without it the metadata is kept in the data directory."],
+        ["as-version", None, None, "Advertise only what this Kafka release has: " + ", ".join(RELEASES) + "."],
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self["set"] = {}
+        self["listen"] = []
+        self["advertise"] = []
+
+    def opt_set(self, setting: str) -> None:
+        """KEY=VALUE: one configuration key; may be repeated, and wins over --config."""
+        key, equals, value = setting.partition("=")
+        if not equals or not key.strip():
+            raise usage.UsageError(f"--set {setting}: expected KEY=VALUE, such as num.partitions=3")
+        self["set"][key.strip()] = value
+
+    opt_s = opt_set
+
+    def opt_listen(self, listener: str) -> None:
+        """
+        [NAME=]PROTOCOL:ENDPOINT: where to listen; may be repeated. PROTOCOL is kafka, admin or a plugin's; ENDPOINT a
+        Twisted server endpoint. [default: kafka:tcp:9092:interface=127.0.0.1 and admin:tcp:8080:interface=127.0.0.1]
+        """
+        self["listen"].append(listener)
+
+    opt_l = opt_listen
+
+    def opt_advertise(self, where: str) -> None:
+        """NAME=HOST:PORT: what clients of the listener NAME are told; may be repeated."""
+        self["advertise"].append(where)
+
+
+def load(options: Options) -> tuple[ConfigView, list[Listener]]:
+    """
+    What the options and the file say.
+
+    :raise ConfigError: names what is wrong and what would be right.
+    """
+    file: dict[str, str] = {}
+    if options["config"]:
+        try:
+            file = dict(parse_properties(Path(options["config"]).read_text(encoding="utf-8")))
+        except (OSError, UnicodeDecodeError) as e:
+            raise ConfigError(f"--config {options['config']}: cannot be read: {e}") from e
+    settings = dict(options["set"])
+    for option, key in (
+        ("data-dir", keys.LOG_DIRS),
+        ("broker-id", keys.BROKER_ID),
+        ("zookeeper", keys.ZOOKEEPER_CONNECT),
+    ):
+        if options[option] is not None:
+            settings[key.name] = options[option]
+    config = ConfigView.load(file, settings)
+    if config.get(keys.ZOOKEEPER_CONNECT):
+        raise ConfigError("zookeeper.connect: this version keeps its metadata in the data directory; remove the key")
+    return config, listeners_of(options, config)
+
+
+def listeners_of(options: Options, config: ConfigView) -> list[Listener]:
+    """
+    Where to listen: ``--listen``, else the key ``listeners``, else the default.
+
+    :raise ConfigError: a listener is not valid, or named twice.
+    """
+    if options["listen"]:
+        found = [parse_listen(text) for text in options["listen"]]
+    elif config.is_set(keys.LISTENERS):
+        # Kafka's spelling has Kafka's listeners only; HTTP stays where it is by default.
+        found = [
+            Listener(at.name, "kafka", f"tcp:{at.port}:interface={at.host.replace(':', chr(92) + ':')}")
+            for at in config.get(keys.LISTENERS) or ()
+        ]
+        found.append(parse_listen(DEFAULT_LISTENERS[1]))
+    else:
+        found = [parse_listen(text) for text in DEFAULT_LISTENERS]
+    names = [listener.name for listener in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"--listen: two listeners are named {name}; give one another name: NAME={name}:…")
+    # The key falls back to ``listeners``, whose hosts may be empty: only what was said counts.
+    said = [setting for setting in config.settings(keys.ADVERTISED_LISTENERS) if setting.name == "advertised.listeners"]
+    advertised = {at.name: (at.host, at.port) for setting in said[:1] for at in setting.value}
+    advertised.update(parse_advertise(text) for text in options["advertise"])
+    for name in advertised:
+        if name not in names:
+            raise ConfigError(f"--advertise {name}: there is no such listener; there are: {', '.join(names)}")
+    return [Listener(at.name, at.protocol, at.endpoint, advertised.get(at.name)) for at in found]
+
+
+def preflight(config: ConfigView, listeners: list[Listener]) -> None:
+    """
+    Look whether the broker can start, and change nothing.
+
+    :raise ConfigError: a protocol is unknown, a port is taken, a directory cannot be used or is another broker's.
+    """
+    plugins = protocol_plugins()
+    with ExitStack() as held:
+        probe = PortProbe(held)
+        for listener in listeners:
+            plugin_for(listener, plugins)
+            try_listener(listener, probe)
+    for directory in config.get(keys.LOG_DIRS):
+        try_directory(Path(directory), config.get(keys.BROKER_ID))
+
+
+class PortProbe:
+    """What endpoints take for a reactor: it holds each port for as long as the look takes, and listens to nobody."""
+
+    def __init__(self, held: ExitStack) -> None:
+        self._held = held
+
+    def listenTCP(self, port: int, factory: object, backlog: int = 50, interface: str = "") -> None:
+        """Bind the port as Twisted would."""
+        family = socket.AF_INET6 if ":" in interface else socket.AF_INET
+        probe = self._held.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((interface, port))
+            if port:
+                # Bound sockets of one process may share an address; those that listen may not.
+                probe.listen(0)
+        except OSError as e:
+            raise CannotListenError(interface, port, e) from e
+
+    def listenSSL(
+        self, port: int, factory: object, contextFactory: object, backlog: int = 50, interface: str = ""
+    ) -> None:
+        """Bind the port as Twisted would."""
+        self.listenTCP(port, factory, backlog, interface)
+
+
+def try_listener(listener: Listener, probe: PortProbe) -> None:
+    """
+    Whether a listener's endpoint is valid and its port free.  Endpoints that are not of TCP are tried at the start.
+
+    :raise ConfigError: it is not.
+    """
+    try:
+        endpoint = serverFromString(probe, listener.endpoint)
+    except (ValueError, TypeError, KeyError, OSError) as e:
+        raise ConfigError(
+            f"listener {listener.name}: {listener.endpoint!r} is not a server endpoint such as "
+            f"tcp:9092:interface=127.0.0.1 ({e})"
+        ) from e
+    except Exception as e:  # what a TLS library says of a certificate it cannot read
+        raise ConfigError(f"listener {listener.name} ({listener.endpoint}): {e}") from e
+    if isinstance(endpoint, TCP4ServerEndpoint | TCP6ServerEndpoint | SSL4ServerEndpoint):
+        problems: list[Failure] = []
+        endpoint.listen(ServerFactory()).addErrback(problems.append)
+        for problem in problems:
+            raise ConfigError(f"listener {listener.name} ({listener.endpoint}): {problem.value}")
+
+
+def try_directory(directory: Path, broker_id: int) -> None:
+    """
+    Whether a log directory can be used, as far as looking tells.
+
+    :raise ConfigError: it cannot be created or written, another process holds it, or it is another broker's.
+    """
+    existing = directory
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        raise ConfigError(f"log.dirs: {directory}: {existing} is not a directory")
+    if not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
+        raise ConfigError(f"log.dirs: {directory}: {existing} is not writable by this user (uid {os.geteuid()})")
+    try:
+        with (directory / LOCK_FILE).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        pass  # Nobody was here yet.
+    except BlockingIOError:
+        raise ConfigError(f"log.dirs: {directory} is in use by another broker (it holds {LOCK_FILE})") from None
+    except OSError as e:
+        raise ConfigError(f"log.dirs: {directory}/{LOCK_FILE}: {e}") from e
+    try:
+        meta = Meta.decode((directory / META_PROPERTIES).read_bytes(), str(directory))
+    except FileNotFoundError:
+        return
+    except OSError as e:
+        raise ConfigError(f"log.dirs: {directory}/{META_PROPERTIES}: {e}") from e
+    if meta.broker_id != broker_id:
+        raise ConfigError(
+            f"log.dirs: {directory} belongs to broker {meta.broker_id}, and this is broker {broker_id}: set broker.id "
+            f"to {meta.broker_id}, or choose another directory"
+        )
+
+
+def fail(message: object) -> NoReturn:
+    """One line on standard error, and exit status 1."""
+    sys.stderr.write(f"logbus: {message}\n")
+    raise SystemExit(1)
+
+
+class BrokerRunner(Service):
+    """
+    The broker as twistd runs it: on the global reactor, which it stops, with exit status 1, when it cannot go on.
+    """
+
+    def __init__(self, config: ConfigView, listeners: list[Listener], release: str | None) -> None:
+        self._config = config
+        self._listeners = listeners
+        self._release = release
+        self._broker: Broker | None = None
+
+    def startService(self) -> None:
+        super().startService()
+        # Imported and built here, after twistd became a daemon: threads do not survive a fork.
+        from twisted.internet import reactor
+
+        from logbus.broker import Broker
+
+        # Before any timer exists: a step of the wall clock must not move them.
+        reactor.seconds = time.monotonic  # type: ignore[method-assign]
+        for warning in self._config.warnings:
+            _log.warn("{warning}", warning=warning)
+        self._broker = Broker(reactor, self._config, self._listeners, release=self._release)
+        self._broker.when_lost(self._lost)
+        self._broker.startService().addErrback(self._lost)
+
+    def stopService(self) -> Any:
+        super().stopService()
+        return self._broker.stopService() if self._broker is not None else None
+
+    def _lost(self, failure: Failure) -> None:
+        if failure.check(CancelledError):
+            return  # Told to stop while it was starting.
+        if failure.check(LogbusError):
+            _log.critical("logbus: {reason}", reason=failure.value)
+            sys.stderr.write(f"logbus: {failure.value}\n")
+        else:
+            _log.failure("logbus cannot go on", failure)
+        from twisted.internet import reactor
+
+        # twistd has no way to be told an exit status; this runs when all else is done, the pid file removed.
+        atexit.register(_exit_with_failure)
+        if reactor.running:
+            reactor.stop()
+        else:
+            reactor.callWhenRunning(reactor.stop)
+
+
+def _exit_with_failure() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def makeService(options: Options) -> IService:
+    """What ``twistd`` runs."""
+    try:
+        config, listeners = load(options)
+        preflight(config, listeners)
+        if options["as-version"] is not None and options["as-version"] not in RELEASES:
+            raise ConfigError(f"--as-version {options['as-version']}: expected one of {', '.join(RELEASES)}")
+    except ConfigError as e:
+        fail(e)
+    return BrokerRunner(config, listeners, options["as-version"])

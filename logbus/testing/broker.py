@@ -1,0 +1,335 @@
+"""
+A real broker for tests, in this process or in one of its own.
+
+.. code-block:: python
+
+    with Broker() as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+
+In-process (the default) the broker runs on a private reactor in a thread of its own, ready in a few milliseconds, and
+whatever reactor the test uses is left alone.  As a subprocess it can be killed, as a machine that loses power would
+kill it.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+from logbus.errors import LogbusError
+
+if TYPE_CHECKING:
+    from twisted.internet.posixbase import PosixReactorBase
+
+#: What a broker for tests has different from one for use; the test's own settings win over it.
+TEST_CONFIG: Mapping[str, str] = {
+    "group.initial.rebalance.delay.ms": "0",
+    "log.flush.before.ack": "false",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+}
+
+READY = re.compile(r"logbus broker \d+ ready: (?P<listeners>.*)")
+ADDRESS = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)=(?P<address>\S+:\d+)")
+
+
+class BrokerFailed(LogbusError):
+    """The broker did not start, or did not stop."""
+
+
+class _Runner(Protocol):
+    """A running broker."""
+
+    addresses: Mapping[str, str]
+
+    def stop(self, timeout: float) -> None: ...
+    def kill(self) -> None: ...
+
+
+class Broker:
+    """
+    A broker on free ports of 127.0.0.1, with a data directory of its own.
+
+    :param config: settings by Kafka's names, such as ``{"num.partitions": "3"}``.
+    :param data_dir: where the data goes and stays; None: a temporary directory that is removed at the end.
+    :param in_process: False runs ``twistd -n logbus`` as a subprocess, which :meth:`kill` can kill.
+    :param timeout: seconds to wait for a start or a stop.
+
+    :ivar bootstrap: ``"127.0.0.1:PORT"`` for clients, while it runs.  The ports stay the same over a restart.
+    :ivar admin_url: the HTTP address, ``"http://127.0.0.1:PORT"``.
+    :ivar data_dir: the data directory.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, str] | None = None,
+        *,
+        data_dir: str | Path | None = None,
+        in_process: bool = True,
+        timeout: float = 30.0,
+    ) -> None:
+        self.config = {**TEST_CONFIG, **(config or {})}
+        self.in_process = in_process
+        self.timeout = timeout
+        self._temporary = data_dir is None
+        self.data_dir = Path(tempfile.mkdtemp(prefix="logbus-")) if data_dir is None else Path(data_dir)
+        self._addresses: dict[str, str] = {}
+        self._runner: _Runner | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT for Kafka clients."""
+        return self._addresses["kafka"]
+
+    @property
+    def admin_url(self) -> str:
+        """The HTTP address of metrics, health and the REST API."""
+        return f"http://{self._addresses['admin']}"
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started and not stopped."""
+        return self._runner is not None
+
+    def start(self) -> Broker:
+        """
+        Start, and wait until clients are served.
+
+        :raise BrokerFailed: it did not come up; the message has its last words.
+        """
+        if self._runner is not None:
+            raise BrokerFailed("the broker is already running")
+        listeners = {
+            "kafka": self._port("kafka"),
+            "admin": self._port("admin"),
+        }
+        run = _InProcess if self.in_process else _Subprocess
+        self._runner = run(self.config, self.data_dir, listeners, self.timeout)
+        self._addresses = dict(self._runner.addresses)
+        return self
+
+    def stop(self) -> None:
+        """Stop as SIGTERM does: in order, with nothing left to recover."""
+        if self._runner is not None:
+            runner, self._runner = self._runner, None
+            runner.stop(self.timeout)
+
+    def kill(self) -> None:
+        """
+        Stop as a crash does: nothing is flushed, nothing is marked clean.
+
+        :raise BrokerFailed: it runs in this process, where it cannot be killed.
+        """
+        if self._runner is not None:
+            self._runner.kill()
+            self._runner = None
+
+    def restart(self) -> Broker:
+        """Stop in order and start again, on the same ports and data."""
+        self.stop()
+        return self.start()
+
+    def close(self) -> None:
+        """Stop, and remove a temporary data directory."""
+        try:
+            self.stop()
+        finally:
+            if self._temporary:
+                shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def _port(self, name: str) -> int:
+        return int(self._addresses[name].rpartition(":")[2]) if name in self._addresses else 0
+
+    def __enter__(self) -> Broker:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        where = self._addresses.get("kafka", "stopped") if self.running else "stopped"
+        return f"<logbus.testing.Broker {where} data={self.data_dir}>"
+
+
+class _InProcess:
+    """A broker on a private reactor, in a thread of its own."""
+
+    def __init__(self, config: Mapping[str, str], data_dir: Path, ports: Mapping[str, int], timeout: float) -> None:
+        self._started: Future[Mapping[str, str]] = Future()
+        self._stopped: Future[None] = Future()
+        self._reactor = private_reactor()
+        self._thread = threading.Thread(
+            target=self._run, args=(config, data_dir, ports), name="logbus-test-broker", daemon=True
+        )
+        self._thread.start()
+        try:
+            self.addresses = self._started.result(timeout)
+        except FutureTimeout:
+            self.stop(timeout)
+            raise BrokerFailed(f"the broker was not ready after {timeout:g} s") from None
+        except Exception as e:
+            self._thread.join(timeout)
+            raise BrokerFailed(f"the broker did not start: {e}") from e
+
+    def _run(self, config: Mapping[str, str], data_dir: Path, ports: Mapping[str, int]) -> None:
+        from twisted.internet.defer import Deferred
+
+        reactor = self._reactor
+
+        async def start() -> None:
+            from logbus.broker import Broker as BrokerService
+            from logbus.config import ConfigView
+            from logbus.ilogbus import Listener
+
+            try:
+                view = ConfigView.load(set={**config, "log.dirs": str(data_dir)})
+                listeners = [Listener(name, name, f"tcp:{port}:interface=127.0.0.1") for name, port in ports.items()]
+                self._service = service = BrokerService(reactor, view, listeners)
+                await service.startService()
+            except BaseException as e:
+                self._started.set_exception(e)
+                self._stopped.set_result(None)
+                reactor.stop()
+            else:
+                self._started.set_result({e.listener: f"{e.host}:{e.port}" for e in service.endpoints.values()})
+
+        reactor.callWhenRunning(lambda: Deferred.fromCoroutine(start()))
+        reactor.run(installSignalHandlers=False)
+        close_reactor(reactor)
+
+    def stop(self, timeout: float) -> None:
+        from twisted.internet.defer import Deferred
+
+        async def stop() -> None:
+            try:
+                await self._service.stopService()
+            except BaseException as e:
+                self._stopped.set_exception(e)
+            else:
+                self._stopped.set_result(None)
+            self._reactor.stop()
+
+        if self._thread.is_alive():
+            self._reactor.callFromThread(lambda: Deferred.fromCoroutine(stop()))
+            try:
+                self._stopped.result(timeout)
+            except FutureTimeout:
+                raise BrokerFailed(f"the broker had not stopped after {timeout:g} s") from None
+            self._thread.join(timeout)
+
+    def kill(self) -> None:
+        raise BrokerFailed("a broker in this process cannot be killed; use Broker(in_process=False)")
+
+
+class _Subprocess:
+    """``twistd -n logbus``, as an operator would run it."""
+
+    def __init__(self, config: Mapping[str, str], data_dir: Path, ports: Mapping[str, int], timeout: float) -> None:
+        command = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()", "-n", "--pidfile="]
+        command += ["logbus", "--data-dir", str(data_dir)]
+        for name, port in ports.items():
+            command += ["--listen", f"{name}:tcp:{port}:interface=127.0.0.1"]
+        for key, value in config.items():
+            command += ["--set", f"{key}={value}"]
+        self._lines: list[str] = []
+        self._ready: Future[Mapping[str, str]] = Future()
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        # Its output is read to the end, or a full pipe would stop it.
+        self._reader = threading.Thread(target=self._read, name="logbus-test-broker-log", daemon=True)
+        self._reader.start()
+        try:
+            self.addresses = self._ready.result(timeout)
+        except FutureTimeout:
+            self.kill()
+            raise BrokerFailed(f"the broker was not ready after {timeout:g} s:\n{self.output}") from None
+
+    @property
+    def output(self) -> str:
+        """The last lines of its log."""
+        return "\n".join(self._lines[-50:])
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.append(line.rstrip("\n"))
+            del self._lines[:-1000]
+            found = READY.search(line)
+            if found and not self._ready.done():
+                self._ready.set_result(dict(ADDRESS.findall(found["listeners"])))
+        if not self._ready.done():
+            self._ready.set_exception(BrokerFailed(f"the broker ended:\n{self.output}"))
+
+    def stop(self, timeout: float) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise BrokerFailed(f"the broker had not stopped after {timeout:g} s:\n{self.output}") from None
+        self._finish()
+        if status != 0:
+            raise BrokerFailed(f"the broker stopped with status {status}:\n{self.output}")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._finish()
+
+    def _finish(self) -> None:
+        self._reader.join()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+def private_reactor() -> PosixReactorBase:
+    """A reactor that is not installed as the process's own: the best this platform has."""
+    import time
+
+    reactor: PosixReactorBase
+    try:
+        from twisted.internet.epollreactor import EPollReactor
+    except ImportError:  # no epoll here, as on macOS
+        try:
+            from twisted.internet.kqreactor import KQueueReactor
+
+            reactor = KQueueReactor()
+        except ImportError:
+            from twisted.internet.selectreactor import SelectReactor
+
+            reactor = SelectReactor()
+    else:
+        reactor = EPollReactor()
+    # Before any timer exists: a step of the wall clock must not move them.
+    reactor.seconds = time.monotonic
+    return reactor
+
+
+def close_reactor(reactor: PosixReactorBase) -> None:
+    """Give back what a stopped private reactor still holds: its waker's sockets and its poller."""
+    for reader in reactor.removeAll():
+        reader.connectionLost(None)  # type: ignore[arg-type]
+    waker = getattr(reactor, "waker", None)
+    if waker is not None:
+        waker.connectionLost(None)
+    poller = getattr(reactor, "_poller", None)
+    if poller is not None:
+        poller.close()

@@ -1,0 +1,4 @@
+from logbus.protocols import AdminPlugin, KafkaPlugin
+
+kafka = KafkaPlugin()
+admin = AdminPlugin()

@@ -1,0 +1,3 @@
+from twisted.application.service import ServiceMaker
+
+logbus = ServiceMaker("logbus", "logbus.tap", "A Kafka-compatible commit log.", "logbus")
