@@ -286,7 +286,8 @@ class _Subprocess:
             self.kill()
             raise BrokerFailed(f"the broker had not stopped after {timeout:g} s:\n{self.output}") from None
         self._finish()
-        if status != 0:
+        # twistd stops in order and then ends by the signal that stopped it, as a shell expects.
+        if status not in (0, -signal.SIGTERM):
             raise BrokerFailed(f"the broker stopped with status {status}:\n{self.output}")
 
     def kill(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import define, field
 
-from logbus.errors import DecodeError, ProtocolError
+from logbus.errors import DecodeError, ErrorCode, ProtocolError
 from logbus.records.slices import Parts, total_length
 from logbus.wire.budget import REQUEST_ELEMENTS, RESPONSE_ELEMENTS, element_budget
 from logbus.wire.headers import (
@@ -31,6 +31,7 @@ _pack_length = struct.Struct(">i").pack
 _pack_response_head = struct.Struct(">ii").pack
 _pack_tagged_response_head = struct.Struct(">iix").pack
 _REQUEST_HEAD = 10
+_UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
 class _Codec:
@@ -250,6 +251,9 @@ class ClientConnection:
             wanted = "none is outstanding" if expected is None else f"the next is to {expected}"
             raise ProtocolError(f"a response to the request {correlation_id}, but {wanted}")
         sent = self._sent.pop(correlation_id)
+        if sent.name == "ApiVersions" and size >= 6 and frame[4:6] == _UNSUPPORTED_VERSION:
+            # Whatever version was asked for and not known, the answer is spelled at version 0 (KIP-511).
+            sent.decode = decoder(api(API_VERSIONS).response, 0)
         _, pos = decode_response_header(frame, 0, sent.tagged)
         response, pos = sent.decode(frame, pos, element_budget(size, RESPONSE_ELEMENTS))
         if pos != size:

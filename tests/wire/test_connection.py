@@ -23,6 +23,7 @@ from logbus.wire.messages.records import (
     ProduceResponse,
     TopicProduceData,
 )
+from logbus.wire.schema import SchemaError
 
 SERVED = {0: (3, 9), 1: (4, 12), 3: (0, 9), 18: (0, 3)}
 
@@ -223,6 +224,15 @@ class ClientTests(SynchronousTestCase):
         second, _ = client.request(ApiVersionsRequest(), 0)
         self.assertEqual(client.receive(struct.pack(">ihi", second, 0, 0))[0], second)
 
+    def test_a_refused_version_of_api_versions(self) -> None:
+        """
+        Error 35 is understood at whatever version was asked: its answer is always spelled at version 0 (KIP-511).
+        """
+        client = ClientConnection()
+        client.request(ApiVersionsRequest(), 4)
+        _, response = client.receive(struct.pack(">ihihhh", 0, 35, 1, 18, 0, 3))
+        self.assertEqual((response.error_code, response.api_keys[0].max_version), (35, 3))
+
     def test_trailing_bytes_in_a_response(self) -> None:
         """
         A response with more than it says is not trusted.
@@ -235,4 +245,4 @@ class ClientTests(SynchronousTestCase):
         """
         Only messages of an API can be sent.
         """
-        self.assertRaises(Exception, api_key_of, TopicProduceData(name="t", partition_data=[]))
+        self.assertRaises(SchemaError, api_key_of, TopicProduceData(name="t", partition_data=[]))
