@@ -1,0 +1,1 @@
+"""What we measure, and against whom.  Run from the checkout; see README.rst."""

@@ -1,0 +1,59 @@
+"""
+The C programs under ``benchmarks/native``, compiled when first used into a scratch directory.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+from pathlib import Path
+
+import attrs
+
+SOURCES = Path(__file__).parent.parent / "native"
+
+
+@attrs.frozen
+class Programs:
+    """
+    :ivar load: Replays requests over raw sockets.
+    :ivar rdload: Drives librdkafka.
+    :ivar slow_sync: The library that counts and delays fsync and fdatasync.
+    :ivar librdkafka: The shared library ``rdload`` opens, or None: then its cells are left out.
+    """
+
+    load: Path
+    rdload: Path
+    slow_sync: Path
+    librdkafka: Path | None
+
+
+def build(directory: Path, librdkafka: Path | None = None) -> Programs:
+    """
+    Compile all three.
+
+    :raise RuntimeError: There is no C compiler, or it failed; the text has its words.
+    """
+    load, rdload, slow_sync = directory / "load", directory / "rdload", directory / "slow_sync.so"
+    _compile(["-O2", "-o", str(load), *map(str, sorted((SOURCES / "load").glob("*.c")))])
+    _compile(["-O2", "-o", str(rdload), str(SOURCES / "rdload.c"), "-ldl"])
+    _compile(["-O2", "-shared", "-fPIC", "-o", str(slow_sync), str(SOURCES / "slow_sync.c"), "-ldl"])
+    return Programs(load, rdload, slow_sync, librdkafka or find_librdkafka())
+
+
+def find_librdkafka() -> Path | None:
+    """The library inside an installed confluent-kafka wheel, or None."""
+    spec = importlib.util.find_spec("confluent_kafka")
+    if spec is None or spec.origin is None:
+        return None
+    found = sorted((Path(spec.origin).parent.parent / "confluent_kafka.libs").glob("librdkafka-*.so*"))
+    return found[0] if found else None
+
+
+def _compile(arguments: list[str]) -> None:
+    try:
+        done = subprocess.run(["cc", "-Wall", *arguments], capture_output=True, text=True, timeout=120, check=False)
+    except FileNotFoundError:
+        raise RuntimeError("cc is not installed (Debian: apt-get install gcc libc6-dev)") from None
+    if done.returncode:
+        raise RuntimeError(f"cc failed:\n{done.stderr}")
