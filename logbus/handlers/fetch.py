@@ -37,6 +37,8 @@ from logbus.wire.messages.records import (
 
 READ_COMMITTED = 1
 TOPIC_ID_VERSION = 13
+#: The first version whose readers know zstd (KIP-110).
+ZSTD_VERSION = 10
 
 
 @define(eq=False)
@@ -63,7 +65,7 @@ class FetchHandlers:
             # Followers fetch on the inter-broker listener, not here (CVE-2018-1288).
             return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, responses=[])
         try:
-            session, source, full = self._source(message, by_id)
+            session, source, full = self._source(message, by_id, zstd=request.api_version >= ZSTD_VERSION)
         except ApiError as e:
             return FetchResponse(error_code=e.code, responses=[])
         got = self._reader.fetch(
@@ -77,12 +79,12 @@ class FetchHandlers:
             return got.addCallback(self._answer, session, full)
         return self._answer(got, session, full)
 
-    def _source(self, message: FetchRequest, by_id: bool) -> tuple[FetchSession | None, Source, bool]:
+    def _source(self, message: FetchRequest, by_id: bool, *, zstd: bool) -> tuple[FetchSession | None, Source, bool]:
         """What to read from: the session, if there is one; the source; and whether all of it must be answered."""
         session_id, epoch = message.session_id, message.session_epoch
         if epoch == FINAL_EPOCH or (epoch == INITIAL_EPOCH and session_id != NO_SESSION):
             self.sessions.close(session_id)
-        wants = self._wants(message, by_id)
+        wants = self._wants(message, by_id, zstd=zstd)
         if epoch == FINAL_EPOCH:
             return None, Once(self._replicas, wants), True
         if epoch == INITIAL_EPOCH:
@@ -95,10 +97,12 @@ class FetchHandlers:
         session.update(wants, self._forgotten(message, by_id))
         return session, session, False
 
-    def _wants(self, message: FetchRequest, by_id: bool) -> list[Remembered]:
+    def _wants(self, message: FetchRequest, by_id: bool, *, zstd: bool) -> list[Remembered]:
         wants: list[Remembered] = []
         for topic in message.topics:
             name, key, refused = self._resolve(topic.topic, topic.topic_id, by_id)
+            if not zstd and refused is None and topic.partitions:
+                refused = self._unreadable(name, topic.partitions[0].partition)
             wants += [
                 Remembered(
                     topic=name,
@@ -122,6 +126,16 @@ class FetchHandlers:
         if topic is not None:
             return topic.name, topic_id, None
         return "", topic_id, ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {UUID(bytes=topic_id)}")
+
+    def _unreadable(self, topic: str, partition: int) -> ApiError | None:
+        """Why a client that knows no zstd gets nothing of a topic that compresses with it (as with Kafka)."""
+        replica = self._replicas.find(topic, partition)
+        if replica is None or replica.log.config.compression_type != "zstd":
+            return None
+        return ApiError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"{topic} has compression.type = zstd, which takes Fetch version {ZSTD_VERSION} or later to read",
+        )
 
     def _forgotten(self, message: FetchRequest, by_id: bool) -> list[Key]:
         return [

@@ -248,6 +248,7 @@ def rewrite_batch(
     records: Sequence[Record],
     *,
     codec: Codec | None = None,
+    level: int | None = None,
     delete_horizon: int | None = None,
 ) -> bytes:
     """
@@ -256,6 +257,7 @@ def rewrite_batch(
 
     :param records: some of the batch's own, in order; none at all is allowed.
     :param codec: compress it otherwise; None keeps the codec.
+    :param level: of the codec; None is its default.
     :param delete_horizon: set when tombstones and markers may go, in ms since 1970 (KIP-534); None keeps what is set.
     :raises ValueError: an offset is not the batch's.
     """
@@ -270,11 +272,11 @@ def rewrite_batch(
         delta = 0 if header.log_append_time else timestamp - base_timestamp
         encoded.append(encode_record(delta, offset - base_offset, key, value, headers))
     if not encoded:
-        codec = Codec.NONE
+        codec, level = Codec.NONE, None
     elif codec is None:
         codec = Codec(header.codec)
     return _assemble(
-        compress(codec, b"".join(encoded)),
+        compress(codec, b"".join(encoded), level),
         base_offset=base_offset,
         leader_epoch=header.leader_epoch,
         attributes=attributes & ~CODEC_MASK | codec,

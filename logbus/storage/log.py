@@ -42,6 +42,7 @@ from logbus.storage.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY_SIZE, TIME_EN
 from logbus.storage.istorage import IDeletePolicy, IDisk
 from logbus.storage.owner import Alone, LogOwner
 from logbus.storage.producers import Producers
+from logbus.storage.recompression import PRODUCER, as_the_topic_wants
 from logbus.storage.restore import load_epochs, load_producers
 from logbus.storage.segment import Segment
 from logbus.storage.settings import StorageSettings
@@ -261,6 +262,8 @@ class Log:
                 return Appended(
                     written.first_offset, written.last_offset, stamped, self.log_start_offset, 0, duplicate=True
                 )
+        if config.compression_type != PRODUCER:
+            data, header = as_the_topic_wants(data, header, config)
         if config.message_timestamp_type == LOG_APPEND_TIME:
             append_time = now_ms
             data = bytearray(data)

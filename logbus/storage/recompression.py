@@ -1,0 +1,53 @@
+"""
+Topics that want their batches compressed in one way, whatever the producer chose (``compression.type``).
+
+Nothing is done while the codecs agree; otherwise the batch is opened, and written anew with the same numbers.
+"""
+
+from __future__ import annotations
+
+from logbus.config.topic import TopicConfig
+from logbus.errors import ApiError, DecodeError, ErrorCode
+from logbus.records.batch import BatchHeader, decode_batch, read_header, rewrite_batch
+from logbus.records.checksum import Buffer
+from logbus.records.compression import Codec, codec_named
+
+#: The value of ``compression.type`` that keeps what the producer sent.
+PRODUCER = "producer"
+
+
+def as_the_topic_wants(data: Buffer, header: BatchHeader, config: TopicConfig) -> tuple[Buffer, BatchHeader]:
+    """
+    The batch, compressed as its topic wants.
+
+    :param data: one valid batch; not changed.
+    :return: the batch and its header; the same objects if there is nothing to do.
+    :raises ApiError: CORRUPT_MESSAGE if the records cannot be read, MESSAGE_TOO_LARGE if the batch is too large before
+        or after.
+    """
+    wanted = codec_named(config.compression_type)
+    if header.codec == wanted:
+        return data, header
+    try:
+        records = decode_batch(data, header=header)
+        rewritten = rewrite_batch(header, records, codec=wanted, level=level_of(wanted, config))
+    except DecodeError as error:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the records cannot be read: {error}") from error
+    if len(rewritten) > min(config.max_message_bytes, config.segment_bytes):
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"with compression.type = {config.compression_type} the record batch has {len(rewritten)} bytes; "
+            f"max.message.bytes is {config.max_message_bytes}, segment.bytes {config.segment_bytes}",
+        )
+    return rewritten, read_header(rewritten)
+
+
+def level_of(codec: Codec, config: TopicConfig) -> int | None:
+    """The level a topic compresses at (KIP-390); None where the codec has none."""
+    if codec is Codec.GZIP:
+        return config.compression_gzip_level
+    if codec is Codec.LZ4:
+        return config.compression_lz4_level
+    if codec is Codec.ZSTD:
+        return config.compression_zstd_level
+    return None
