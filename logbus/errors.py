@@ -11,6 +11,7 @@ Four families, told apart by what the one who catches them can do:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 
@@ -196,6 +197,18 @@ class ApiError(LogbusError):
 
     def __repr__(self) -> str:
         return f"<ApiError {self.code.name}: {self.message}>"
+
+
+class RecordsRefused(ApiError):
+    """
+    Some records of a batch are not acceptable, and the batch is refused for them (KIP-467).
+
+    :param records: index in the batch and reason, of each.
+    """
+
+    def __init__(self, code: ErrorCode, message: str, records: Sequence[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.records = records
 
 
 class ProtocolError(LogbusError):

@@ -16,11 +16,12 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from logbus.cluster.replicas import Replica, Replicas
-from logbus.errors import ApiError, ErrorCode, ProtocolError, StorageError
+from logbus.errors import ApiError, ErrorCode, ProtocolError, RecordsRefused, StorageError
 from logbus.handlers.routing import Answer, serves
 from logbus.net.context import RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages.records import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -168,5 +169,9 @@ def refusal(index: int, error: ApiError) -> PartitionProduceResponse:
         base_offset=-1,
         log_append_time_ms=-1,
         log_start_offset=-1,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=why)
+            for number, why in (error.records if isinstance(error, RecordsRefused) else ())
+        ],
         error_message=error.message,
     )

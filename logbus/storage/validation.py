@@ -7,13 +7,16 @@ Records are decoded on compacted topics only: there each must have a key.
 from __future__ import annotations
 
 from logbus.config.topic import TopicConfig
-from logbus.errors import ApiError, DecodeError, ErrorCode
+from logbus.errors import ApiError, DecodeError, ErrorCode, RecordsRefused
 from logbus.model import NO_TIMESTAMP
 from logbus.records.batch import BatchHeader, decode_batch
 from logbus.records.checksum import Buffer
 from logbus.records.validation import validate_produced
 
 LOG_APPEND_TIME = "LogAppendTime"
+
+#: A batch of a few bytes can hold a million records; no answer names them all.
+MOST_REFUSED = 1000
 
 
 def validate_for_topic(data: Buffer, config: TopicConfig, now_ms: int, zstd_allowed: bool = True) -> BatchHeader:
@@ -75,12 +78,17 @@ def check_keys(data: Buffer, header: BatchHeader) -> None:
     """
     Demand a key of every record: compaction keeps the last record of each key.
 
-    :raises ApiError: INVALID_RECORD; CORRUPT_MESSAGE or MESSAGE_TOO_LARGE if the records cannot be read.
+    :raises RecordsRefused: INVALID_RECORD, naming the records without a key.
+    :raises ApiError: CORRUPT_MESSAGE or MESSAGE_TOO_LARGE if the records cannot be read.
     """
     try:
         records = decode_batch(data, header=header)
     except DecodeError as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the records cannot be read: {error}") from error
-    for index, record in enumerate(records):
-        if record.key is None:
-            raise ApiError(ErrorCode.INVALID_RECORD, f"record {index} has no key; compacted topics require one")
+    keyless = [index for index, record in enumerate(records) if record.key is None]
+    if keyless:
+        raise RecordsRefused(
+            ErrorCode.INVALID_RECORD,
+            f"record {keyless[0]} has no key; compacted topics require one ({len(keyless)} records are without)",
+            [(index, "the record has no key; compacted topics require one") for index in keyless[:MOST_REFUSED]],
+        )
