@@ -1,0 +1,159 @@
+"""
+What is installed: built from a clean copy of the tree, installed beside a Twisted of its own, and uninstalled again.
+
+No network is needed: Twisted is copied from where the tests run, and what both need is found there, too.
+"""
+
+from __future__ import annotations
+
+import configparser
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+import logbus
+
+ROOT = Path(__file__).parent.parent
+TWISTD = ("-c", "from twisted.scripts.twistd import run; run()")
+TWIST = ("-m", "twisted")
+
+pytestmark = pytest.mark.slow
+
+
+def run(command: Sequence[str | Path], cwd: Path) -> str:
+    """What a command prints; it must succeed."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PIP_"))}
+    environment["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
+    done = subprocess.run(command, check=False, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, f"{command} failed with status {done.returncode}:\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy of the tree in which nothing was built before."""
+    there = tmp_path_factory.mktemp("wheel")
+    source = there / "source"
+    source.mkdir()
+    for name in ("logbus", "twisted"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "dropin.cache"))
+    for name in ("setup.cfg", "pyproject.toml", "README.rst", "LICENSE"):
+        shutil.copy(ROOT / name, source / name)
+    run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", there, source], there)
+    (found,) = there.glob("*.whl")
+    return found
+
+
+class Installation:
+    """A virtual environment with a Twisted of its own, and a logbus that comes and goes."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        run([sys.executable, "-m", "venv", "--without-pip", root], root.parent)
+        self.python = root / "bin" / "python"
+        self.packages = Path(sysconfig.get_path("purelib", "venv", vars={"base": str(root)}))
+        here = importlib.metadata.distribution("Twisted")
+        for file in here.files or ():
+            if file.parts[0] != ".." and file.name != "dropin.cache" and "__pycache__" not in file.parts:
+                target = self.packages / file
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(here.locate_file(file), target)
+        # Everything else comes from here.  A directory named in a .pth file does not have its own .pth files read,
+        # so a logbus that is installed in place here is not seen there.
+        (self.packages / "others.pth").write_text(f"{here.locate_file('')}\n")
+
+    def pip(self, *arguments: str | Path) -> None:
+        """Run pip on this environment."""
+        run([sys.executable, "-m", "pip", "--python", self.python, *arguments], self.root)
+
+    def help(self, command: Sequence[str]) -> str:
+        """What ``--help`` of a Twisted command says."""
+        return run([self.python, *command, "--help"], self.root)
+
+    def twisted_files(self) -> set[str]:
+        """All files below ``twisted``, but for what running it leaves."""
+        return {
+            str(path.relative_to(self.packages))
+            for path in (self.packages / "twisted").rglob("*")
+            if path.is_file() and path.suffix != ".pyc" and path.name != "dropin.cache"
+        }
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """An environment without logbus."""
+    return Installation(tmp_path_factory.mktemp("venv") / "venv")
+
+
+@pytest.fixture
+def installed(empty: Installation, wheel: Path) -> Iterator[Installation]:
+    """The same with logbus, for one test."""
+    empty.pip("install", "-q", "--no-deps", "--no-index", wheel)
+    yield empty
+    if (empty.packages / "logbus").exists():
+        empty.pip("uninstall", "-q", "-y", "logbus")
+
+
+def test_every_module_of_the_tree_is_in_the_wheel(wheel: Path) -> None:
+    """A package that setup.cfg does not name would be missing where it is installed, not here."""
+    with zipfile.ZipFile(wheel) as archive:
+        built = {name for name in archive.namelist() if name.endswith((".py", "py.typed"))}
+    tree = {str(path.relative_to(ROOT)) for path in (ROOT / "logbus").rglob("*.py") if "__pycache__" not in path.parts}
+    tree |= {"logbus/py.typed", "twisted/plugins/logbus_server.py", "twisted/plugins/logbus_protocols.py"}
+    assert built == tree
+
+
+def test_twisted_stays_a_package_of_twisted(wheel: Path) -> None:
+    """Nothing of Twisted's own is overwritten: not a single ``__init__.py`` goes there."""
+    with zipfile.ZipFile(wheel) as archive:
+        assert [
+            name for name in archive.namelist() if name.startswith("twisted/") and name.endswith("__init__.py")
+        ] == []
+
+
+def test_the_metadata_is_what_the_tree_says(wheel: Path) -> None:
+    """Version, entry points and the readme are in the wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        (info,) = {name.partition("/")[0] for name in archive.namelist() if ".dist-info/" in name}
+        metadata = archive.read(f"{info}/METADATA").decode()
+        entry_points = configparser.ConfigParser()
+        entry_points.read_string(archive.read(f"{info}/entry_points.txt").decode())
+    assert f"\nVersion: {logbus.__version__}\n" in metadata
+    assert "Description-Content-Type: text/x-rst" in metadata
+    assert entry_points["console_scripts"]["logbus"] == "logbus.cli:main"
+    assert entry_points["pytest11"]["logbus"] == "logbus.testing.pytest_plugin"
+
+
+def test_twistd_and_twist_know_logbus_once_it_is_installed(installed: Installation) -> None:
+    """The plugin is found in an installation, not only in the tree."""
+    assert "logbus" in installed.help(TWISTD)
+    assert "logbus" in installed.help(TWIST)
+    assert "--data-dir" in installed.help([*TWISTD, "logbus"])
+
+
+def test_both_protocols_come_with_it(installed: Installation) -> None:
+    """kafka and admin are plugins like any other, found in the installation."""
+    script = "from logbus.protocols import protocol_plugins; print(*sorted(protocol_plugins()))"
+    assert run([installed.python, "-c", script], installed.root).split() == ["admin", "kafka"]
+
+
+def test_uninstalling_leaves_twisted_whole(empty: Installation, wheel: Path) -> None:
+    """What pip removes is ours alone; twistd works on, and has forgotten us."""
+    before = empty.twisted_files()
+    empty.pip("install", "-q", "--no-deps", "--no-index", wheel)
+    assert len(empty.twisted_files() - before) == 2
+    empty.help(TWISTD)
+    empty.pip("uninstall", "-q", "-y", "logbus")
+    assert empty.twisted_files() == before
+    assert not (empty.packages / "logbus").exists()
+    remaining = empty.help(TWISTD)
+    assert "logbus" not in remaining
+    assert "web" in remaining
