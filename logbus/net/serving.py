@@ -28,7 +28,7 @@ from logbus.net.icarrier import ICarrier
 from logbus.net.limits import Complaints, ConnectionLimits
 from logbus.net.metrics import NetMetrics
 from logbus.net.sendfile import StreamCarrier
-from logbus.records.slices import Parts
+from logbus.records.slices import Parts, total_length
 from logbus.wire.connection import Request, ServerConnection
 from logbus.wire.framing import FrameBuffer
 
@@ -48,6 +48,8 @@ _LATER = 16  # others have their turn
 _CLOSING = 32
 
 _KEEP = 4 << 20
+_SEND_NOW = 1 << 16
+_MOST_AHEAD = 1 << 16
 
 
 class Listener(Shape):
@@ -71,13 +73,14 @@ class Listener(Shape):
 class _Pending:
     """The place of an answer that is not ready, or that waits for one before it."""
 
-    __slots__ = ("deferred", "parts", "ready", "request")
+    __slots__ = ("deferred", "parts", "ready", "request", "size")
 
     def __init__(self, request: Request, deferred: Deferred[Answer] | None, parts: Parts) -> None:
         self.request = request
         self.deferred = deferred
         self.parts = parts
         self.ready = deferred is None
+        self.size = total_length(parts)
 
 
 @implementer(IHalfCloseableProtocol)
@@ -105,11 +108,13 @@ class KafkaServerProtocol(Protocol):
         self._carrier: ICarrier
         self._out: Parts = []
         self._pending: deque[_Pending] = deque()
+        self._ready_bytes = 0
         self._blocker: _Pending | None = None
         self._stops = 0
         self._serving = False
         self._lost = False
         self._ended = False
+        self._aborted = False
         self._grown = 0
         self._later: IDelayedCall | None = None
         # Where the periodic sweep found this connection, and since when it is there.
@@ -130,10 +135,14 @@ class KafkaServerProtocol(Protocol):
     def dataReceived(self, data: bytes) -> None:
         """Take in what came through a transport that has memory of its own."""
         self.metrics.bytes_in += len(data)
+        if self._stops & _CLOSING:
+            return
         self.frames.append(data)
         self.frames_ready()
-        if self._stops and not self._lost:
-            # There is no room to fill up first, as there is with our own transport.
+        if self._stops & _CLOSING:
+            return
+        if self._stops & ~(_BLOCKED | _LATER) or (self._stops and self.frames.held > _MOST_AHEAD):
+            # Reading on while it waits for an answer is how the loss of a connection is noticed.
             self._carrier.pause_reading()
 
     def readConnectionLost(self) -> None:
@@ -235,6 +244,7 @@ class KafkaServerProtocol(Protocol):
     def abort(self) -> None:
         """Close now, with what is unfinished."""
         self._stops |= _CLOSING
+        self._aborted = True
         self._carrier.abortConnection()
 
     # How it works.
@@ -243,11 +253,12 @@ class KafkaServerProtocol(Protocol):
         frames = self.frames
         next_frame = frames.next_frame
         receive = self._wire.receive
+        respond = self._wire.respond
         router = self._router
         context = self.context
         pending = self._pending
         most, left = self._limits.turn_requests, self._limits.turn_bytes
-        served = 0
+        served = collected = 0
         self._serving = True
         try:
             while not self._stops:
@@ -264,9 +275,15 @@ class KafkaServerProtocol(Protocol):
                 elif answer is None:
                     pass
                 elif pending:
-                    self._append(_Pending(request, None, self._wire.respond(request, answer)))
+                    self._append(_Pending(request, None, respond(request, answer)))
                 else:
-                    self._out += self._wire.respond(request, answer)
+                    parts = respond(request, answer)
+                    self._out += parts
+                    # Small replies leave together, at the end; what is large, or in a file, need not wait for them.
+                    collected += len(parts[0]) if len(parts) == 1 else _SEND_NOW
+                    if collected >= _SEND_NOW:
+                        self._flush()
+                        collected = 0
                 left -= request.size
                 if (served == most or left <= 0) and frames.held:
                     self._serve_later()
@@ -293,19 +310,22 @@ class KafkaServerProtocol(Protocol):
     def _append(self, entry: _Pending) -> None:
         self._pending.append(entry)
         self.metrics.requests_pending += 1
+        self._ready_bytes += entry.size
+        if self._too_many_pending():
+            self._stops |= _PENDING
+            self._throttle()
+
+    def _too_many_pending(self) -> bool:
+        limits = self._limits
+        return len(self._pending) >= limits.max_pending or self._ready_bytes > limits.max_unsent
 
     def _wait(self, request: Request, answer: Deferred[Answer]) -> None:
         entry = _Pending(request, answer, [])
         self._append(entry)
         answer.addCallbacks(self._answered, self._failed, callbackArgs=(entry,), errbackArgs=(entry,))
-        if entry.ready:
-            return
-        if request.api_key != PRODUCE or request.exclusive:
+        if not entry.ready and (request.api_key != PRODUCE or request.exclusive):
             self._blocker = entry
             self._stops |= _BLOCKED
-        elif len(self._pending) >= self._limits.max_pending:
-            self._stops |= _PENDING
-            self._throttle()
 
     def _answered(self, answer: Answer, entry: _Pending) -> None:
         if self._lost:
@@ -317,9 +337,13 @@ class KafkaServerProtocol(Protocol):
             self._fail(Failure())
             return
         entry.ready = True
+        entry.size = total_length(entry.parts)
+        self._ready_bytes += entry.size
         pending = self._pending
         while pending and pending[0].ready:
-            self._out += pending.popleft().parts
+            first = pending.popleft()
+            self._out += first.parts
+            self._ready_bytes -= first.size
             self.metrics.requests_pending -= 1
         if self._out and not self._serving:
             self._flush()
@@ -327,7 +351,7 @@ class KafkaServerProtocol(Protocol):
         if entry is self._blocker:
             self._blocker = None
             self._go_on_later(_BLOCKED)
-        if self._stops & _PENDING and len(pending) < self._limits.max_pending:
+        if self._stops & _PENDING and not self._too_many_pending():
             self._go_on_later(_PENDING)
         self._finish_if_ended()
 
@@ -363,17 +387,17 @@ class KafkaServerProtocol(Protocol):
     def _go_on(self, reason: int) -> None:
         """One reason to wait is gone."""
         self._stops &= ~reason
-        if not self._stops and not self._serving:
+        if not self._stops:
             self._carrier.resume_reading()
-            self._serve()
+            if not self._serving:
+                self._serve()
 
     def _go_on_later(self, reason: int) -> None:
         self._stops &= ~reason
-        if self._stops or self._serving:
-            return
-        if self.frames.held:
-            self._serve_later()
-        self._carrier.resume_reading()
+        if not self._stops:
+            self._carrier.resume_reading()
+            if self.frames.held and not self._serving:
+                self._serve_later()
 
     def _serve_later(self) -> None:
         self._stops |= _LATER
@@ -389,6 +413,8 @@ class KafkaServerProtocol(Protocol):
         self._close()
 
     def _expire(self, why: str) -> None:
+        if self._aborted:
+            return
         self.metrics.connections_expired += 1
         self._log.info("closing {host}:{port}: {why}", host=self.context.host, port=self.context.port, why=why)
         self.abort()

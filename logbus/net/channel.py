@@ -1,0 +1,311 @@
+"""
+One connection to a broker, from the asking side.
+
+.. code-block:: python
+
+    channel = await connect(endpoint, timers, client_id="copier")
+    response = await channel.request(MetadataRequest(topics=None))
+    await channel.close()
+
+A channel does not reconnect: whoever uses it knows better whether what was lost may be asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from attrs import define
+from twisted.internet.defer import CancelledError, Deferred, succeed
+from twisted.internet.interfaces import IStreamClientEndpoint, ITCPTransport
+from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus import __version__
+from logbus.errors import ApiError, ErrorCode, LogbusError, ProtocolError
+from logbus.records.slices import Parts, joined
+from logbus.timers import Timer, Timers
+from logbus.wire.connection import ClientConnection, api_key_of
+from logbus.wire.framing import FrameBuffer
+from logbus.wire.messages import API_NAMES, api
+from logbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from logbus.wire.versions import VersionRange
+
+_API_VERSIONS = 18
+_KEEP = 1 << 20
+
+
+class Disconnected(LogbusError):
+    """The connection ended before the answer came; whether the request was served is not known."""
+
+
+class RequestTimedOut(Disconnected):
+    """
+    No answer in time. Answers come in the order of the requests, so the ones after it cannot be had either: the
+    connection is closed.
+    """
+
+
+@define(eq=False)
+class _Waiting:
+    """A request without an answer."""
+
+    name: str
+    answer: Deferred[Any]
+    timer: Timer
+
+
+class Channel(Protocol):
+    """
+    A connection to one broker. :func:`connect` makes it.
+
+    :ivar versions: what the broker serves, by API key; empty until it was asked.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        timers: Timers,
+        *,
+        client_id: str | None = None,
+        timeout: float = 30.0,
+        response_max_bytes: int = 128 * 1024 * 1024,
+    ) -> None:
+        self.versions: Mapping[int, VersionRange] = {}
+        self._timers = timers
+        self._timeout = timeout
+        self._wire = ClientConnection(client_id)
+        self._frames = FrameBuffer(response_max_bytes)
+        self._waiting: dict[int, _Waiting] = {}
+        self._end: LogbusError | None = None
+        self._lost = False
+        self._watchers: list[Deferred[None]] = []
+
+    @property
+    def usable(self) -> bool:
+        """Whether requests can still be sent."""
+        return self._end is None and self.connected == 1
+
+    @property
+    def peer(self) -> str:
+        """Where the broker is, for people."""
+        address: Any = self.transport.getPeer() if self.transport is not None else None
+        host = getattr(address, "host", None)
+        return str(address) if host is None else f"{host}:{address.port}"
+
+    def version(self, api_key: int) -> int:
+        """
+        The highest version of an API that both sides speak.
+
+        :raises ApiError: UNSUPPORTED_VERSION: there is none.
+        """
+        ours = api(api_key).versions
+        theirs = self.versions.get(api_key)
+        if theirs is not None and max(ours.min, theirs.min) <= min(ours.max, theirs.max):
+            return min(ours.max, theirs.max)
+        what = "does not serve it" if theirs is None else f"serves versions {theirs}"
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"{API_NAMES.get(api_key, api_key)} is spoken here at versions {ours}; the broker at {self.peer} {what}",
+        )
+
+    def request(self, message: Any, version: int | None = None, timeout: float | None = None) -> Deferred[Any]:
+        """
+        Send a request.
+
+        Cancelling the Deferred drops the answer; the request itself is on its way.
+
+        :param version: default: the highest both sides speak.
+        :param timeout: seconds to wait for the answer; default: the channel's. A request that waits at the broker
+            (a long poll, a join) needs that time besides.
+        :returns: fires with the response, whatever error codes are in it. Records in it are the caller's.
+        :raises ApiError: (in the Deferred, as all of these) UNSUPPORTED_VERSION: there is no common version.
+        :raises EncodeError: that version cannot say what ``message`` holds.
+        :raises Disconnected: the connection ended first.
+        :raises RequestTimedOut: the answer did not come in time.
+        """
+        answer: Deferred[Any] = Deferred()
+        try:
+            key = api_key_of(message)
+            correlation_id, parts = self._encode(message, key, version, True)
+        except Exception:
+            answer.errback()
+            return answer
+        seconds = self._timeout if timeout is None else timeout
+        name = api(key).name
+        timer = self._timers.call_later(seconds, lambda: self._expire(name, seconds))
+        self._waiting[correlation_id] = _Waiting(name, answer, timer)
+        self._write(parts)
+        return answer
+
+    def send(self, message: Any, version: int | None = None) -> None:
+        """
+        Send a request that is not answered: a Produce with acks=0.
+
+        :raises Disconnected: and the other errors of :meth:`request`.
+        """
+        self._write(self._encode(message, api_key_of(message), version, False)[1])
+
+    def close(self) -> Deferred[None]:
+        """
+        Hang up; requests without an answer fail.
+
+        :returns: fires when the connection is gone.
+        """
+        if self._end is None:
+            self._fail(Disconnected(f"the connection to {self.peer} was closed here"))
+            if self.transport is not None:
+                self.transport.loseConnection()
+        return self.when_lost()
+
+    def when_lost(self) -> Deferred[None]:
+        """Fires when the connection is gone, for whatever reason."""
+        if self._lost:
+            return succeed(None)
+        lost: Deferred[None] = Deferred()
+        self._watchers.append(lost)
+        return lost
+
+    async def negotiate(self) -> None:
+        """
+        Ask the broker what it serves (KIP-35, KIP-511), at first in our highest version, then in one it knows.
+
+        :raises ApiError: the broker refused to say.
+        :raises Disconnected: the broker hung up; brokers before 0.10 do.
+        """
+        version = api(_API_VERSIONS).versions.max
+        response = await self._ask_versions(version)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            # Newer brokers say which versions of this they know; to older ones everybody can talk at version 0.
+            known = next((each.max_version for each in response.api_keys if each.api_key == _API_VERSIONS), 0)
+            response = await self._ask_versions(max(0, min(known, version)))
+        if response.error_code:
+            code = next((code for code in ErrorCode if code == response.error_code), ErrorCode.UNKNOWN_SERVER_ERROR)
+            raise ApiError(code, f"{self.peer} does not say which versions it serves: error {response.error_code}")
+        self.versions = {each.api_key: VersionRange(each.min_version, each.max_version) for each in response.api_keys}
+
+    # What Twisted calls.
+
+    def connectionMade(self) -> None:
+        """Let small requests leave at once, and find out about peers that vanish."""
+        transport: Any = self.transport
+        if ITCPTransport.providedBy(transport):
+            transport.setTcpNoDelay(True)
+            transport.setTcpKeepAlive(True)
+
+    def dataReceived(self, data: bytes) -> None:
+        """Take in answers."""
+        frames = self._frames
+        try:
+            for frame in frames.feed(data):
+                if self._end is not None:
+                    return
+                # The answer is the caller's to keep, and the buffer's memory is not.
+                correlation_id, response = self._wire.receive(bytes(frame))
+                waiting = self._waiting.pop(correlation_id)
+                waiting.timer.cancel()
+                waiting.answer.callback(response)
+            if frames.shortage:
+                frames.grow()
+            elif frames.capacity > _KEEP:
+                frames.shrink()
+        except ProtocolError as e:
+            self._log.warn("hanging up on {peer}: {error}", peer=self.peer, error=e)
+            self._break(Disconnected(f"the connection to {self.peer} was closed here: {e}"))
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Fail what is not answered."""
+        self._lost = True
+        self._fail(Disconnected(f"the connection to {self.peer} was lost: {reason.getErrorMessage()}"))
+        watchers, self._watchers = self._watchers, []
+        for watcher in watchers:
+            watcher.callback(None)
+
+    # How it works.
+
+    async def _ask_versions(self, version: int) -> ApiVersionsResponse:
+        request = ApiVersionsRequest()
+        if version >= 3:
+            request = ApiVersionsRequest(client_software_name="logbus", client_software_version=__version__)
+        response: ApiVersionsResponse = await self.request(request, version)
+        return response
+
+    def _encode(self, message: Any, key: int, version: int | None, expects_response: bool) -> tuple[int, Parts]:
+        if self._end is not None:
+            raise type(self._end)(*self._end.args)
+        if version is None:
+            version = self.version(key)
+        return self._wire.request(message, version, expects_response=expects_response)
+
+    def _write(self, parts: Parts) -> None:
+        assert self.transport is not None, "a channel is made by connecting"
+        self.transport.write(joined(parts))
+
+    def _expire(self, name: str, seconds: float) -> None:
+        self._break(RequestTimedOut(f"no answer to a {name} request from {self.peer} in {seconds:g} s"))
+
+    def _break(self, error: LogbusError) -> None:
+        self._fail(error)
+        transport: Any = self.transport
+        transport.abortConnection()
+
+    def _fail(self, error: LogbusError) -> None:
+        """No request can be answered any more, nor sent."""
+        if self._end is None:
+            self._end = error
+        waiting, self._waiting = self._waiting, {}
+        for each in waiting.values():
+            each.timer.cancel()
+            each.answer.errback(error)
+
+
+def connect(
+    endpoint: IStreamClientEndpoint,
+    timers: Timers,
+    *,
+    client_id: str | None = None,
+    timeout: float = 30.0,
+    response_max_bytes: int = 128 * 1024 * 1024,
+) -> Deferred[Channel]:
+    """
+    Connect to a broker and find out which versions it serves.
+
+    :param timers: keeps the deadlines; may be shared by any number of channels.
+    :param client_id: what we call ourselves.
+    :param timeout: seconds until connected and negotiated, and afterwards for each answer.
+    :param response_max_bytes: the longest response accepted.
+    :returns: fires with the channel, or fails as the endpoint or :meth:`Channel.negotiate` does. Cancelling it hangs
+        up.
+    """
+
+    def build() -> Channel:
+        return Channel(timers, client_id=client_id, timeout=timeout, response_max_bytes=response_max_bytes)
+
+    async def connected() -> Channel:
+        channel = cast(Channel, await endpoint.connect(Factory.forProtocol(build)))
+        try:
+            await channel.negotiate()
+        except BaseException:
+            channel.close()
+            raise
+        return channel
+
+    connecting = Deferred.fromCoroutine(connected())
+    expired = False
+
+    def expire() -> None:
+        nonlocal expired
+        expired = True
+        connecting.cancel()
+
+    timer = timers.call_later(timeout, expire)
+
+    def done(result: Channel | Failure) -> Channel | Failure:
+        timer.cancel()
+        if expired and isinstance(result, Failure) and result.check(CancelledError):
+            return Failure(RequestTimedOut(f"not connected after {timeout:g} s"))
+        return result
+
+    return connecting.addBoth(done)

@@ -1,0 +1,226 @@
+"""The two ways out."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.internet.testing import StringTransport
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.net.metrics import NetMetrics
+from logbus.net.sendfile import TURN, Outbox, SliceTruncated, StreamCarrier
+from logbus.records.slices import Part, joined
+from tests.net.fakes import TemporaryFile
+
+CONTENT = os.urandom(1 << 20)
+
+
+def small_pair() -> tuple[socket.socket, socket.socket]:
+    """Two connected TCP sockets with buffers so small that they fill up."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    near = socket.socket()
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+    near.connect(listening.getsockname())
+    far, _ = listening.accept()
+    listening.close()
+    near.setblocking(False)
+    far.setblocking(False)
+    return near, far
+
+
+class OutboxTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.near, self.far = small_pair()
+        self.addCleanup(self.near.close)
+        self.addCleanup(self.far.close)
+        self.metrics = NetMetrics()
+        self.outbox = Outbox(self.metrics)
+        self.file = TemporaryFile(CONTENT)
+
+    def take(self, most: int = 1 << 20) -> bytes:
+        try:
+            return self.far.recv(most)
+        except BlockingIOError:
+            return b""
+
+    def run_out(self) -> tuple[bytes, int]:
+        """Send everything to a reader that is slow; how often the socket was full."""
+        received, full = bytearray(), 0
+        for _ in range(100_000):
+            self.outbox.flush(self.near)
+            full += bool(self.outbox.unsent)
+            data = self.take(20_000)
+            received += data
+            if not data and not self.outbox.unsent:
+                break
+        return bytes(received), full
+
+    def test_slices_and_bytes_in_order(self) -> None:
+        """
+        Everything arrives in order although the socket is full again and again, in the middle of slices and of bytes.
+        """
+        parts: list[Part] = [b"head", self.file.slice(10, 300_000), b"between", memoryview(CONTENT), self.file.slice()]
+        expected = joined(parts)
+        self.outbox.push(parts)
+        self.assertEqual(self.outbox.unsent, len(expected))
+        received, full = self.run_out()
+        self.assertEqual(received, expected)
+        self.assertGreater(full, 5)
+        self.assertEqual((self.outbox.unsent, self.metrics.bytes_out), (0, len(expected)))
+
+    @settings(max_examples=40, deadline=None)
+    @given(st.lists(st.tuples(st.booleans(), st.integers(0, 90_000)), max_size=12))
+    def test_any_parts(self, shapes: list[tuple[bool, int]]) -> None:
+        """
+        Whatever the mixture, the bytes are those of the parts.
+        """
+        parts: list[Part] = [self.file.slice(7, n) if file else CONTENT[:n] for file, n in shapes]
+        expected = joined(parts)
+        for part in parts:
+            self.outbox.push([part])
+        self.assertEqual(self.run_out()[0], expected)
+
+    def test_a_truncated_file(self) -> None:
+        """
+        A file that became shorter than its slice is found out.
+        """
+        self.outbox.push([b"head", self.file.slice()])
+        self.file.truncate(5000)
+        self.assertRaises(SliceTruncated, self.run_out)
+
+    def test_a_closed_peer(self) -> None:
+        """
+        A broken connection is an OSError.
+        """
+        self.far.close()
+        self.outbox.push([self.file.slice()])
+        with self.assertRaises(OSError) as caught:
+            for _ in range(1000):
+                self.outbox.flush(self.near)
+        self.assertIn(caught.exception.errno, (errno.EPIPE, errno.ECONNRESET))
+
+    def test_a_file_system_without_sendfile(self) -> None:
+        """
+        Where the kernel refuses to send a file, it is read.
+        """
+
+        def refuse(*args: Any) -> int:
+            raise OSError(errno.EINVAL, "not from here")
+
+        self.patch(os, "sendfile", refuse)
+        self.outbox.push([b"head", self.file.slice(0, 100_000), b"tail"])
+        self.assertEqual(self.run_out()[0], b"head" + CONTENT[:100_000] + b"tail")
+
+    def test_a_file_that_cannot_be_read(self) -> None:
+        """
+        An error of the disk is not mistaken for one of the socket.
+        """
+
+        def refuse(*args: Any) -> int:
+            raise OSError(errno.EIO, "bad sector")
+
+        self.patch(os, "sendfile", refuse)
+        self.outbox.push([self.file.slice()])
+        self.assertEqual(self.assertRaises(OSError, self.outbox.flush, self.near).errno, errno.EIO)
+
+    def test_a_turn_is_bounded(self) -> None:
+        """
+        One flush sends at most a turn's worth, so that other connections are served.
+        """
+        sent: list[int] = []
+
+        def sendfile(out: int, file: int, offset: int, count: int) -> int:
+            sent.append(count)
+            return count
+
+        self.patch(os, "sendfile", sendfile)
+        large = TemporaryFile(b"")
+        self.outbox.push([large.slice(0, 5 * TURN)])
+        self.outbox.flush(self.near)
+        self.assertEqual((sum(sent), self.outbox.unsent), (TURN, 4 * TURN))
+
+    def test_clearing_lets_go_of_files(self) -> None:
+        """
+        A lost connection keeps no file open.
+        """
+        self.outbox.push([self.file.slice()])
+        self.outbox.clear()
+        self.assertEqual((self.outbox.unsent, len(self.outbox._parts)), (0, 0))
+
+
+class Told:
+    """A protocol that counts how often it was told that something was sent."""
+
+    count = 0
+
+    def sent(self) -> None:
+        self.count += 1
+
+
+class StreamCarrierTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.transport = StringTransport()
+        self.told = Told()
+        self.metrics = NetMetrics()
+        self.carrier = StreamCarrier(self.transport, self.told, self.metrics)
+        self.file = TemporaryFile(CONTENT)
+
+    def test_a_transport_that_pauses(self) -> None:
+        """
+        Nothing is written while the transport is full; it goes on where it stopped.
+        """
+        write = self.transport.write
+
+        def write_and_pause(data: bytes) -> None:
+            write(data)
+            self.carrier.pauseProducing()
+
+        self.transport.write = write_and_pause  # type: ignore[method-assign]
+        parts: list[Part] = [b"head", b"", b"more", self.file.slice(3), memoryview(b"tail")]
+        expected = joined(parts)
+        self.carrier.send(parts)
+        turns = 0
+        while self.carrier.unsent:
+            self.assertEqual(len(self.transport.value()) + self.carrier.unsent, len(expected))
+            self.carrier.resumeProducing()
+            turns += 1
+        self.assertEqual(self.transport.value(), expected)
+        self.assertGreater(turns, 5)
+        self.assertEqual(self.told.count, turns)
+        self.assertEqual(self.metrics.bytes_out, len(expected))
+
+    def test_closing_waits_for_the_rest(self) -> None:
+        """
+        The connection closes when everything is written, and not before.
+        """
+        self.carrier.pauseProducing()
+        self.carrier.send([b"rest"])
+        self.carrier.loseConnection()
+        self.assertFalse(self.transport.disconnecting)
+        self.carrier.resumeProducing()
+        self.assertEqual(self.transport.value(), b"rest")
+        self.assertTrue(self.transport.disconnecting)
+
+    def test_a_truncated_file(self) -> None:
+        """
+        A promise that cannot be kept aborts the connection.
+        """
+        self.file.truncate(1000)
+        self.carrier.send([b"head", self.file.slice()])
+        self.assertTrue(self.transport.disconnected)
+        self.assertEqual(self.carrier.unsent, 0)
+
+    def test_a_lost_connection(self) -> None:
+        """
+        What was to be sent is dropped, with the files it is in.
+        """
+        self.carrier.pauseProducing()
+        self.carrier.send([self.file.slice()])
+        self.carrier.stopProducing()
+        self.assertEqual(self.carrier.unsent, 0)

@@ -1,0 +1,517 @@
+"""One connection: order, waiting, limits, and its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.error import ConnectionDone, ConnectionLost
+from twisted.python.failure import Failure
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.errors import ProtocolError
+from logbus.net.limits import ConnectionLimits
+from logbus.net.sendfile import StreamCarrier
+from logbus.wire.framing import FLOOR
+from logbus.wire.messages.api_versions import ApiVersionsRequest
+from tests.net.fakes import Client, Handler, Server, TemporaryFile, fetch, metadata, produce, produced, taken
+
+LOST = Failure(ConnectionLost())
+
+
+class OrderTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.server = Server()
+        self.handler = self.server.handler
+        self.protocol, self.transport = self.server.connect()
+        self.client = Client()
+
+    def send(self, *messages: Any) -> None:
+        self.protocol.dataReceived(b"".join(self.client.ask(message) for message in messages))
+
+    def tags(self) -> list[int]:
+        return self.client.tags(taken(self.transport))
+
+    def test_answers_of_one_read_leave_together(self) -> None:
+        """
+        The replies to all requests found in one read are one write.
+        """
+        writes: list[bytes] = []
+        self.transport.write = writes.append  # type: ignore[method-assign]
+        self.send(produce(1), fetch(2), metadata())
+        self.assertEqual(len(writes), 1)
+        self.assertEqual(self.client.tags(writes[0]), [1, 2, -1])
+
+    def test_a_waiting_produce_overlaps(self) -> None:
+        """
+        Requests after a Produce that waits for its acks are served, and answered after it.
+        """
+        self.handler.held = {1}
+        self.send(produce(1), produce(2), fetch(3))
+        self.assertEqual(self.handler.seen, [(0, 1), (0, 2), (1, 3)])
+        self.assertEqual(self.tags(), [])
+        self.handler.release(1)
+        self.assertEqual(self.tags(), [1, 2, 3])
+
+    def test_produces_answered_out_of_order(self) -> None:
+        """
+        Whatever order the acks come in, the answers keep the order of the requests.
+        """
+        self.handler.held = {1, 2, 3}
+        self.send(produce(1), produce(2), produce(3))
+        self.handler.release(2)
+        self.handler.release(3)
+        self.assertEqual(self.tags(), [])
+        self.handler.release(1)
+        self.assertEqual(self.tags(), [1, 2, 3])
+
+    def test_a_waiting_fetch_holds_back(self) -> None:
+        """
+        Nothing after a long poll is begun before it is answered, and then in a turn of its own.
+        """
+        self.handler.held = {1}
+        self.send(fetch(1), produce(2), produce(3))
+        self.assertEqual(self.handler.seen, [(1, 1)])
+        self.handler.release(1)
+        self.assertEqual(self.tags(), [1])
+        self.assertEqual(self.handler.seen, [(1, 1)])
+        self.server.turn()
+        self.assertEqual(self.tags(), [2, 3])
+
+    def test_an_exclusive_produce_holds_back(self) -> None:
+        """
+        A Produce whose handler says so holds its successors back like anything else.
+        """
+        waiting: Deferred[Any] = Deferred()
+
+        def recompress(context: Any, request: Any) -> Any:
+            if self.handler.seen == [(0, 1)]:
+                request.exclusive = True
+                return waiting
+            return produced(2)
+
+        self.handler.override = recompress
+        self.send(produce(1), produce(2))
+        self.assertEqual(self.handler.seen, [(0, 1)])
+        waiting.callback(produced(1))
+        self.server.turn()
+        self.assertEqual(self.tags(), [1, 2])
+
+    def test_deferreds_that_have_fired(self) -> None:
+        """
+        An answer that is a Deferred but there already costs no turn and keeps the order.
+        """
+        self.handler.override = lambda context, request: succeed(self.handler.answer(*self.handler.seen[-1]))
+        self.send(produce(1), fetch(2), produce(3))
+        self.assertEqual(self.tags(), [1, 2, 3])
+
+    def test_acks_0(self) -> None:
+        """
+        None sends nothing, now or later, and the order of the rest is kept.
+        """
+        later: Deferred[Any] = Deferred()
+        answers = [None, later, produced(3)]
+        self.handler.override = lambda context, request: answers.pop(0)
+        stream = self.client.ask(produce(1, acks=0), expects_response=False)
+        stream += self.client.ask(produce(2, acks=0), expects_response=False)
+        self.protocol.dataReceived(stream + self.client.ask(produce(3)))
+        self.assertEqual(self.tags(), [])
+        later.callback(None)
+        self.assertEqual(self.tags(), [3])
+
+    @settings(max_examples=150)
+    @given(st.lists(st.tuples(st.sampled_from("pfm"), st.booleans()), max_size=20), st.randoms(), st.integers(1, 400))
+    def test_any_mixture(self, kinds: list[tuple[str, bool]], random: Any, step: int) -> None:
+        """
+        However requests are mixed, cut up and delayed, each is answered once, in order; and whenever something other
+        than a Produce is unanswered, nothing after it was begun.
+        """
+        handler = Handler(held={tag for tag, (kind, held) in enumerate(kinds) if held})
+        server = Server(handler)
+        protocol, transport = server.connect()
+        client = Client()
+        makers = {"p": produce, "f": fetch, "m": lambda tag: metadata()}
+        stream = b"".join(client.ask(makers[kind](tag)) for tag, (kind, _) in enumerate(kinds))
+        for at in range(0, len(stream), step):
+            protocol.dataReceived(stream[at : at + step])
+            if handler.waiting and random.random() < 0.5:
+                handler.release(random.choice(sorted(handler.waiting)))
+            blocked = [tag for tag in handler.waiting if kinds[tag][0] == "f"]
+            self.assertTrue(all(len(handler.seen) == tag + 1 for tag in blocked))
+        while True:
+            server.turn()
+            if not handler.waiting:
+                break
+            handler.release(random.choice(sorted(handler.waiting)))
+        expected = [-1 if kind == "m" else tag for tag, (kind, _) in enumerate(kinds)]
+        self.assertEqual(client.tags(taken(transport)), expected)
+        self.assertEqual(server.factory.metrics.requests_pending, 0)
+
+
+class ContextTests(SynchronousTestCase):
+    def test_who_asks(self) -> None:
+        """
+        Each request comes with its connection's number, listener, address and principal, and with its own client id.
+        """
+        server = Server()
+        server.factory.listener = "INTERNAL"
+        protocol, _ = server.connect("192.0.2.7")
+        protocol.dataReceived(Client().ask(metadata()))
+        [context] = server.handler.contexts
+        self.assertEqual(
+            (context.listener, context.host, context.port, context.principal, context.client_id),
+            ("INTERNAL", "192.0.2.7", 4000, "User:ANONYMOUS", "tester"),
+        )
+        server.connect()
+        self.assertNotEqual(context.connection_id, 0)
+
+    def test_a_changed_client_id_changes_no_earlier_context(self) -> None:
+        """
+        A request that still waits keeps its client id when the connection's next one has another; what was found out
+        about the software stays.
+        """
+        server = Server()
+        protocol, _ = server.connect()
+        client = Client()
+        protocol.dataReceived(client.ask(metadata()))
+        server.handler.contexts[0].software_name = "lib"
+        client.wire.client_id = "other"
+        protocol.dataReceived(client.ask(metadata()) + client.ask(metadata()))
+        first, second, third = server.handler.contexts
+        self.assertEqual((first.client_id, second.client_id, second.software_name), ("tester", "other", "lib"))
+        self.assertIs(second, third)
+
+
+class BackPressureTests(SynchronousTestCase):
+    def test_too_many_pending(self) -> None:
+        """
+        With max_pending answers missing no further request is begun and nothing more is read, until one is there.
+        """
+        handler = Handler(held=set(range(10)))
+        server = Server(handler, ConnectionLimits(max_pending=3))
+        protocol, transport = server.connect()
+        client = Client()
+        protocol.dataReceived(b"".join(client.ask(produce(tag)) for tag in range(5)))
+        self.assertEqual(len(handler.seen), 3)
+        self.assertEqual(server.factory.metrics.requests_pending, 3)
+        self.assertEqual(transport.producerState, "paused")
+        handler.release(0)
+        server.turn()
+        self.assertEqual(len(handler.seen), 4)
+        for tag in (1, 2, 3):
+            handler.release(tag)
+            server.turn()
+        handler.release(4)
+        self.assertEqual(client.tags(taken(transport)), [0, 1, 2, 3, 4])
+        self.assertEqual(transport.producerState, "producing")
+
+    def test_reading_goes_on_when_the_limit_was_only_touched(self) -> None:
+        """
+        Answers that are there at once leave no connection paused, however low the limit.
+        """
+        handler = Handler()
+        handler.override = lambda context, request: succeed(handler.answer(*handler.seen[-1]))
+        server = Server(handler, ConnectionLimits(max_pending=1))
+        protocol, transport = server.connect()
+        client = Client()
+        protocol.dataReceived(b"".join(client.ask(produce(tag)) for tag in range(5)))
+        self.assertEqual(client.tags(taken(transport)), [0, 1, 2, 3, 4])
+        self.assertEqual(transport.producerState, "producing")
+
+    def test_answers_that_wait_for_an_earlier_one_are_bounded(self) -> None:
+        """
+        Behind a Produce without its acks no more answers are collected than a peer may leave unsent.
+        """
+        handler = Handler(held={0}, records=bytes(30_000))
+        server = Server(handler, ConnectionLimits(max_unsent=100_000))
+        protocol, transport = server.connect()
+        client = Client()
+        protocol.dataReceived(client.ask(produce(0)) + b"".join(client.ask(fetch(tag)) for tag in range(1, 20)))
+        self.assertEqual(len(handler.seen), 5)
+        handler.release(0)
+        for _ in range(20):
+            server.turn()
+        self.assertEqual(client.tags(taken(transport)), list(range(20)))
+
+    def test_a_peer_that_never_reads(self) -> None:
+        """
+        While too much is unsent nothing more is served or read; when the peer takes it, everything is answered.
+        """
+        handler = Handler(records=bytes(10_000))
+        server = Server(handler, ConnectionLimits(max_unsent=50_000))
+        protocol, transport = server.connect()
+        client = Client()
+        carrier = transport.producer
+        assert isinstance(carrier, StreamCarrier)
+        carrier.pauseProducing()
+        stream = b"".join(client.ask(fetch(tag)) for tag in range(40))
+        for at in range(0, len(stream), 100):
+            protocol.dataReceived(stream[at : at + 100])
+        self.assertEqual(transport.producerState, "paused")
+        self.assertEqual(len(handler.seen), 5)
+        self.assertLess(carrier.unsent, 70_000)
+        self.assertGreaterEqual(server.factory.metrics.throttled_reads, 1)
+        for _ in range(50):
+            if carrier.unsent:
+                carrier.resumeProducing()
+            server.turn()
+        self.assertEqual(client.tags(taken(transport)), list(range(40)))
+        self.assertEqual(transport.producerState, "producing")
+
+    def test_a_turn_is_bounded(self) -> None:
+        """
+        After a turn's worth of requests, or of bytes, the reactor has its turn; nothing is lost.
+        """
+        for limits in (ConnectionLimits(turn_requests=4), ConnectionLimits(turn_bytes=200)):
+            server = Server(limits=limits)
+            protocol, transport = server.connect()
+            client = Client()
+            protocol.dataReceived(b"".join(client.ask(produce(tag)) for tag in range(10)))
+            self.assertTrue(3 <= len(server.handler.seen) <= 5, server.handler.seen)
+            self.assertEqual(len(client.tags(taken(transport))), len(server.handler.seen))
+            server.turn()
+            server.turn()
+            self.assertEqual(len(server.handler.seen), 10)
+            self.assertEqual(server.clock.getDelayedCalls(), [])
+
+    def test_memory_is_waited_for(self) -> None:
+        """
+        A large frame that the budget has no room for stops reading until there is room; then it is served.
+        """
+        server = Server()
+        server.factory.budget.total = 200_000
+        (one, _), (two, transport) = server.connect(), server.connect()
+        large = Client().ask(produce(7, bytes(150_000)))
+        one.dataReceived(large[:4096])
+        other = Client()
+        second = other.ask(produce(8, bytes(150_000)))
+        two.dataReceived(second[:4096])
+        self.assertEqual(transport.producerState, "paused")
+        one.dataReceived(large[4096:])
+        self.assertEqual(server.handler.seen, [(0, 7)])
+        self.assertEqual(transport.producerState, "producing")
+        two.dataReceived(second[4096:])
+        self.assertEqual(server.handler.seen, [(0, 7), (0, 8)])
+        for protocol in (one, two):
+            protocol.connectionLost(LOST)
+        self.assertEqual(server.factory.metrics.request_memory, 0)
+
+    def test_frames_that_are_kept_waiting_grow_nothing(self) -> None:
+        """
+        Behind a long poll a large frame's memory is not reserved yet.
+        """
+        server = Server(Handler(held={1}))
+        protocol, _ = server.connect()
+        client = Client()
+        protocol.dataReceived(client.ask(fetch(1)) + client.ask(produce(2, bytes(90_000)))[:2000])
+        self.assertEqual(server.factory.budget.used, 0)
+        server.handler.release(1)
+        server.turn()
+        self.assertGreater(server.factory.budget.used, 80_000)
+
+
+class EndTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.server = Server()
+        self.handler = self.server.handler
+        self.protocol, self.transport = self.server.connect()
+        self.client = Client()
+
+    def test_losing_the_connection_cancels_reads_only(self) -> None:
+        """
+        A long poll is cancelled with its connection; a Produce runs on, and its answer is dropped.
+        """
+        self.handler.held = {1, 2}
+        self.protocol.dataReceived(self.client.ask(produce(1)) + self.client.ask(fetch(2)))
+        self.protocol.connectionLost(LOST)
+        self.assertEqual(self.handler.cancelled, [2])
+        self.handler.release(1)
+        self.assertEqual(taken(self.transport), b"")
+        metrics = self.server.factory.metrics
+        self.assertEqual((metrics.connections_open, metrics.requests_pending, metrics.failures), (0, 0, 0))
+        self.assertEqual(self.server.clock.getDelayedCalls(), [])
+
+    def test_lost_in_the_middle_of_a_turn(self) -> None:
+        """
+        What was put off to a later turn does not happen after the connection is gone.
+        """
+        server = Server(limits=ConnectionLimits(turn_requests=1))
+        protocol, _ = server.connect()
+        protocol.dataReceived(self.client.ask(produce(1)) + self.client.ask(produce(2)))
+        protocol.connectionLost(LOST)
+        self.assertEqual(server.clock.getDelayedCalls(), [])
+
+    def test_broken_framing(self) -> None:
+        """
+        What was asked before is answered; then the connection is closed, counted, and said once a second for an
+        address.
+        """
+        garbage = b"GET / HTTP/1.1\r\n\r\n"
+        with self.capture() as events:
+            self.protocol.dataReceived(self.client.ask(metadata()) + garbage)
+            for _ in range(3):
+                self.server.connect()[0].dataReceived(garbage)
+            self.server.clock.advance(1.1)
+            self.server.connect()[0].dataReceived(garbage)
+        self.assertEqual(self.client.tags(taken(self.transport)), [-1])
+        self.assertTrue(self.transport.disconnecting)
+        self.assertEqual(self.server.factory.metrics.broken_frames, 5)
+        self.assertEqual([event["kept_back"] for event in events], [0, 3])
+        self.assertIn("HTTP", str(events[0]["error"]))
+
+    def test_nothing_is_served_after_broken_framing(self) -> None:
+        """
+        More bytes on a connection that is being closed are ignored.
+        """
+        self.protocol.dataReceived(b"\xff" * 8)
+        self.protocol.dataReceived(self.client.ask(metadata()))
+        self.assertEqual(self.handler.seen, [])
+
+    def test_a_request_not_served(self) -> None:
+        """
+        An API or a version we do not serve closes the connection (clients see EOF), and is no failure of ours.
+        """
+        self.protocol.dataReceived(self.client.ask(metadata(), version=12))
+        self.assertTrue(self.transport.disconnecting)
+        self.assertEqual(self.server.factory.metrics.failures, 0)
+
+    def test_an_unknown_version_of_api_versions(self) -> None:
+        """
+        ApiVersions of a version we do not know reaches the router, and the connection lives.
+        """
+        self.protocol.dataReceived(self.client.ask(ApiVersionsRequest(), version=4))
+        self.assertEqual(self.handler.seen, [(18, 0)])
+        self.assertFalse(self.transport.disconnecting)
+
+    def test_a_bug_in_the_router(self) -> None:
+        """
+        An exception is logged and counted, earlier answers leave, and the connection is closed.
+        """
+
+        def explode(context: Any, request: Any) -> Any:
+            if len(self.handler.seen) == 2:
+                raise RuntimeError("a bug")
+            return produced(1)
+
+        self.handler.override = explode
+        self.protocol.dataReceived(b"".join(self.client.ask(produce(tag)) for tag in range(3)))
+        self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
+        self.assertEqual(self.client.tags(taken(self.transport)), [1])
+        self.assertEqual(len(self.handler.seen), 2)
+        self.assertTrue(self.transport.disconnecting)
+        self.assertEqual(self.server.factory.metrics.failures, 1)
+
+    def test_a_bug_found_out_later(self) -> None:
+        """
+        A Deferred that fails closes the connection too, and so does an answer that cannot be encoded.
+        """
+        wrong: list[Any] = [fail(RuntimeError("a bug")), succeed(object()), object()]
+        for answer in wrong:
+            self.handler.override = lambda context, request, answer=answer: answer
+            protocol, transport = self.server.connect()
+            protocol.dataReceived(Client().ask(produce()))
+            self.assertTrue(transport.disconnecting)
+        self.assertEqual(len(self.flushLoggedErrors()), 3)
+        self.assertEqual(self.server.factory.metrics.failures, 3)
+
+    def test_a_router_that_hangs_up(self) -> None:
+        """
+        A ProtocolError from a handler, now or later, closes the connection without being called a bug.
+        """
+
+        def refuse(context: Any, request: Any) -> Any:
+            raise ProtocolError("acks=0 and no such topic")
+
+        for override in (refuse, lambda context, request: fail(ProtocolError("no"))):
+            self.handler.override = override
+            protocol, transport = self.server.connect()
+            protocol.dataReceived(Client().ask(produce()))
+            self.assertTrue(transport.disconnecting)
+        self.assertEqual(self.server.factory.metrics.failures, 0)
+
+    def test_half_close(self) -> None:
+        """
+        A peer that has sent everything and only listens gets all its answers, then the connection closes.
+        """
+        server = Server(Handler(held={3}), ConnectionLimits(turn_requests=2))
+        protocol, transport = server.connect()
+        protocol.dataReceived(b"".join(self.client.ask(produce(tag)) for tag in range(5)))
+        protocol.readConnectionLost()
+        self.assertFalse(transport.disconnecting)
+        for _ in range(3):
+            server.turn()
+        server.handler.release(3)
+        self.assertEqual(self.client.tags(taken(transport)), [0, 1, 2, 3, 4])
+        self.assertTrue(transport.disconnecting)
+
+    def test_half_close_does_not_wait_for_a_poll(self) -> None:
+        """
+        The end of a peer's stream looks like its death: a long poll does not outlive it.
+        """
+        self.handler.held = {1}
+        self.protocol.dataReceived(self.client.ask(fetch(1)))
+        self.protocol.readConnectionLost()
+        self.assertTrue(self.transport.disconnecting)
+
+    def test_half_a_frame_then_the_end(self) -> None:
+        """
+        A frame that can never be completed is not waited for.
+        """
+        self.protocol.dataReceived(self.client.ask(produce())[:-1])
+        self.protocol.readConnectionLost()
+        self.assertTrue(self.transport.disconnecting)
+
+    def test_slices_through_a_plain_transport(self) -> None:
+        """
+        Where there is no sendfile, slices are read piece by piece and arrive whole.
+        """
+        content = bytes(range(256)) * 3000
+        self.handler.records = TemporaryFile(content).slice()
+        self.protocol.dataReceived(self.client.ask(fetch(1)))
+        [answer] = self.client.answers(taken(self.transport))
+        self.assertEqual(bytes(answer.responses[0].partitions[0].records), content)
+
+    def test_the_buffer_goes_back_to_its_floor(self) -> None:
+        """
+        A connection that had a large frame and fell silent keeps no memory.
+        """
+        self.protocol.dataReceived(self.client.ask(produce(1, bytes(300_000))))
+        self.assertGreater(self.protocol.frames.capacity, FLOOR)
+        for now in (5.0, 10.0):
+            self.protocol.check(now)
+        self.assertEqual((self.protocol.frames.capacity, self.server.factory.budget.used), (FLOOR, 0))
+
+    def test_done_is_done(self) -> None:
+        """
+        A connection closed in order leaves nothing on the clock.
+        """
+        self.protocol.dataReceived(self.client.ask(metadata()))
+        self.protocol.connectionLost(Failure(ConnectionDone()))
+        self.assertEqual(self.server.clock.getDelayedCalls(), [])
+
+    def capture(self) -> Any:
+        return Captured()
+
+
+class Captured:
+    """Warnings logged within a ``with`` block."""
+
+    def __enter__(self) -> list[dict[str, Any]]:
+        from twisted.logger import LogLevel, globalLogPublisher
+
+        self.events: list[dict[str, Any]] = []
+
+        def observe(event: Any) -> None:
+            if event["log_level"] is LogLevel.warn:
+                self.events.append(event)
+
+        self.observer = observe
+        globalLogPublisher.addObserver(observe)
+        return self.events
+
+    def __exit__(self, *args: object) -> None:
+        from twisted.logger import globalLogPublisher
+
+        globalLogPublisher.removeObserver(self.observer)
