@@ -1,0 +1,89 @@
+"""Brokers that real clients are let loose on."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from logbus.testing import Broker
+from tests.interop.clients import CLIENTS, Client
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything here drives the broker with a real client."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.interop)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kcat_is_installed() -> None:
+    """Say at once what is missing, rather than in each of a hundred failures."""
+    if shutil.which("kcat") is None:
+        pytest.exit("kcat is missing: apt-get install kcat", returncode=1)
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """One broker for all tests that use topics of their own and disturb nobody."""
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def _numbers() -> Iterator[int]:
+    return count()
+
+
+@pytest.fixture
+def topic(_numbers: Iterator[int]) -> str:
+    """A name no other test uses; the topic comes into being with the first message."""
+    return f"topic-{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def served(broker: Broker) -> frozenset[str]:
+    """The names of the APIs the broker advertises."""
+    from kafka import KafkaAdminClient
+
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    try:
+        return frozenset(key.name for key in admin.api_versions())
+    finally:
+        admin.close()
+
+
+@pytest.fixture(params=CLIENTS, ids=lambda client: client.name)
+def client(request: pytest.FixtureRequest) -> Client:
+    """Each client in turn."""
+    found: Client = request.param
+    return found
+
+
+@pytest.fixture(params=CLIENTS[:3], ids=lambda client: client.name)
+def library(request: pytest.FixtureRequest) -> Client:
+    """Each client that is a library in turn: kcat takes a process for each message it writes."""
+    found: Client = request.param
+    return found
+
+
+MakeBroker = Callable[..., Broker]
+
+
+@pytest.fixture
+def make_broker(tmp_path: Path) -> Iterator[MakeBroker]:
+    """Start brokers of the test's own: as subprocesses, which can be killed, in directories that stay as they are."""
+    made: list[Broker] = []
+
+    def make(config: dict[str, str] | None = None, *, in_process: bool = False) -> Broker:
+        made.append(Broker(config, data_dir=tmp_path / f"broker-{len(made)}", in_process=in_process))
+        return made[-1].start()
+
+    yield make
+    for broker in made:
+        broker.close()
