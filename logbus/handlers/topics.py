@@ -5,7 +5,8 @@ Topics made and unmade: CreateTopics, DeleteTopics, CreatePartitions.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 from uuid import UUID
 
 from attrs import define
@@ -36,6 +37,8 @@ from logbus.wire.messages.topics import (
 )
 from logbus.wire.schema import ZERO_UUID
 
+T = TypeVar("T")
+
 
 @define(eq=False)
 class TopicHandlers:
@@ -64,8 +67,9 @@ class TopicHandlers:
                 wanted.append(self._new_topic(topic))
             except ApiError as e:
                 answers[topic.name] = refused_topic(topic.name, e)
-        results = await self._topics.create_topics(
-            wanted, validate_only=message.validate_only, timeout_ms=message.timeout_ms
+        results = await for_all(
+            wanted,
+            self._topics.create_topics(wanted, validate_only=message.validate_only, timeout_ms=message.timeout_ms),
         )
         for new, result in zip(wanted, results, strict=True):
             if isinstance(result, ApiError):
@@ -139,7 +143,7 @@ class TopicHandlers:
                 found.append(answer)
             except ApiError as e:
                 refuse(answer, e)
-        results = await self._topics.delete_topics(names, timeout_ms=message.timeout_ms)
+        results = await for_all(names, self._topics.delete_topics(names, timeout_ms=message.timeout_ms))
         for answer, result in zip(found, results, strict=True):
             if isinstance(result, ApiError):
                 refuse(answer, result)
@@ -167,10 +171,13 @@ class TopicHandlers:
         message: CreatePartitionsRequest = request.message
         twice = {name for name, times in Counter(topic.name for topic in message.topics).items() if times > 1}
         wanted = [topic for topic in message.topics if topic.name not in twice]
-        results = await self._topics.create_partitions(
-            [new_partitions(topic) for topic in wanted],
-            validate_only=message.validate_only,
-            timeout_ms=message.timeout_ms,
+        results = await for_all(
+            wanted,
+            self._topics.create_partitions(
+                [new_partitions(topic) for topic in wanted],
+                validate_only=message.validate_only,
+                timeout_ms=message.timeout_ms,
+            ),
         )
         answers = [
             CreatePartitionsTopicResult(
@@ -186,6 +193,14 @@ class TopicHandlers:
                 answer.error_code, answer.error_message = result.code, result.message
             answers.append(answer)
         return CreatePartitionsResponse(results=answers)
+
+
+async def for_all(wanted: Sequence[object], outcomes: Awaitable[list[T | ApiError]]) -> list[T | ApiError]:
+    """The outcome for each of ``wanted``; an error of the whole request (NOT_CONTROLLER) is that of each."""
+    try:
+        return await outcomes
+    except ApiError as e:
+        return [e for _ in wanted]
 
 
 def new_partitions(topic: CreatePartitionsTopic) -> NewPartitions:
