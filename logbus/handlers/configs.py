@@ -75,7 +75,12 @@ class ConfigHandlers:
     def describe_configs(self, context: RequestContext, request: Request) -> Answer:
         message: DescribeConfigsRequest = request.message
         results = []
-        for resource in message.resources:
+        # What is asked twice is answered once: a name costs bytes, its settings much more.
+        asked = {
+            (resource.resource_type, resource.resource_name, tuple(resource.configuration_keys or ())): resource
+            for resource in message.resources
+        }
+        for resource in asked.values():
             result = DescribeConfigsResult(
                 resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[]
             )
@@ -185,9 +190,9 @@ class ConfigHandlers:
     def _changed(self, now: Mapping[str, str], resource: Any) -> Mapping[str, str | None]:
         """The overrides after an incremental change."""
         wanted: dict[str, str | None] = dict(now)
-        names = [change.name for change in resource.configs]
+        times = Counter(change.name for change in resource.configs)
         for change in resource.configs:
-            if names.count(change.name) > 1:
+            if times[change.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"{change.name} is changed twice in one request")
             if change.config_operation == Operation.DELETE:
                 wanted.pop(change.name, None)
@@ -215,9 +220,9 @@ class ConfigHandlers:
             raise ApiError(ErrorCode.INVALID_CONFIG, f"{change.name}: the elements to append or subtract are missing")
         text = now if now is not None else key.text(self._config.get(key)) or ""
         held = [element for element in text.split(",") if element]
-        given = [element.strip() for element in change.value.split(",") if element.strip()]
+        given = dict.fromkeys(element.strip() for element in change.value.split(",") if element.strip())
         if change.config_operation == Operation.APPEND:
-            return ",".join([*held, *(element for element in given if element not in held)])
+            return ",".join(dict.fromkeys([*held, *given]))
         return ",".join(element for element in held if element not in given)
 
 

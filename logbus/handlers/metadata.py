@@ -15,6 +15,7 @@ from logbus.cluster.topicplans import NewTopic
 from logbus.cluster.topics import TopicAdmin
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.routing import Answer, serves
+from logbus.handlers.topics import for_all
 from logbus.model import Endpoint, topic_name_problem
 from logbus.net.context import RequestContext
 from logbus.wire.connection import Request
@@ -34,6 +35,8 @@ from logbus.wire.schema import ZERO_UUID, encode
 BROKERS_ENDPOINT_TYPE = 1
 CREATE_TIMEOUT_MS = 30_000
 MAX_CACHED = 256
+#: Answers about more topics than these are kept only if they are about all: a few of them could take all memory.
+MAX_CACHED_TOPICS = 32
 
 CacheKey = tuple[int, str, tuple[str, ...] | None]
 
@@ -62,10 +65,12 @@ class MetadataHandlers:
         wanted = message.topics
         if wanted is None or (version == 0 and not wanted):
             return self._encoded(context, version, None)
+        # A topic that is named twice is described once (as with Kafka): a name costs bytes, its partitions much more.
         if any(topic.topic_id != ZERO_UUID for topic in wanted):
-            return self._response(context, [self._described(topic, version) for topic in wanted])
-        names = [topic.name or "" for topic in wanted]
-        missing = [name for name in dict.fromkeys(names) if self._metadata.topic(name) is None]
+            asked = {(topic.topic_id, topic.name): topic for topic in wanted}
+            return self._response(context, [self._described(topic, version) for topic in asked.values()])
+        names = list(dict.fromkeys(topic.name or "" for topic in wanted))
+        missing = [name for name in names if self._metadata.topic(name) is None]
         if not missing:
             return self._encoded(context, version, tuple(names))
         if message.allow_auto_topic_creation and self._auto_create():
@@ -75,7 +80,7 @@ class MetadataHandlers:
     async def _create(self, context: RequestContext, names: Sequence[str], missing: Sequence[str]) -> MetadataResponse:
         """Create what is missing, and answer when it can be written to: clients retry too eagerly otherwise."""
         wanted = [NewTopic(name) for name in missing if topic_name_problem(name) is None]
-        results = await self._topics.create_topics(wanted, timeout_ms=CREATE_TIMEOUT_MS)
+        results = await for_all(wanted, self._topics.create_topics(wanted, timeout_ms=CREATE_TIMEOUT_MS))
         failed = {
             topic.name: result
             for topic, result in zip(wanted, results, strict=True)
@@ -101,7 +106,9 @@ class MetadataHandlers:
             else:
                 topics = [self._by_name(name) for name in names]
             parts = encode(self._response(context, topics), version)
-            encoded = self._cached[key] = bytes(parts[0]) if len(parts) == 1 else b"".join(parts)  # type: ignore[arg-type]
+            encoded = bytes(parts[0]) if len(parts) == 1 else b"".join(parts)  # type: ignore[arg-type]
+            if len(topics) <= MAX_CACHED_TOPICS or names is None:
+                self._cached[key] = encoded
         return encoded
 
     def _response(self, context: RequestContext, topics: list[MetadataResponseTopic]) -> MetadataResponse:

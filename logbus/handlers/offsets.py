@@ -4,6 +4,8 @@ Where things are in a log: ListOffsets, OffsetForLeaderEpoch, DeleteRecords.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from attrs import define
 
 from logbus.cluster.replicas import Replica, Replicas
@@ -55,6 +57,7 @@ class OffsetHandlers:
         else:
             refused = None
         committed = message.isolation_level == READ_COMMITTED
+        times = Counter((topic.name, asked.partition_index) for topic in message.topics for asked in topic.partitions)
         topics = []
         for topic in message.topics:
             partitions = []
@@ -63,6 +66,8 @@ class OffsetHandlers:
                 try:
                     if refused is not None:
                         raise refused
+                    if times[topic.name, asked.partition_index] > 1:
+                        raise ApiError(ErrorCode.INVALID_REQUEST, "the request names the partition twice")
                     replica = self._replicas.leader(topic.name, asked.partition_index, asked.current_leader_epoch)
                     if request.api_version == 0:
                         answer.old_style_offsets = self._offsets_before(replica, asked)
