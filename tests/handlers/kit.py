@@ -1,0 +1,340 @@
+"""
+A whole broker in memory: the real composition, on a virtual clock, a memory disk and a memory metadata store.
+
+Clients are byte strings in and messages out; nothing waits for real time, and nothing touches a socket.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+from unittest.mock import patch
+
+from attrs import define, field
+from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred
+from twisted.internet.protocol import Factory
+from twisted.internet.testing import MemoryReactorClock, StringTransport
+from twisted.python.failure import Failure
+
+from logbus.broker import Broker
+from logbus.config import ConfigView
+from logbus.ilogbus import Listener
+from logbus.metastore.memory import MemoryEnsemble
+from logbus.net.protocol import KafkaServerFactory
+from logbus.net.serving import KafkaServerProtocol
+from logbus.records.batch import Record, encode_batch
+from logbus.records.slices import FileSlice, joined
+from logbus.wire.connection import ClientConnection, api_key_of
+from logbus.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from logbus.wire.messages.records import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from logbus.wire.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from tests.storage.memorydisk import MemoryDisk
+
+NOW_S = 1_700_000_000.0
+NOW_MS = int(NOW_S * 1000)
+
+
+class _Factory(Factory):
+    """Hides that ours would like a transport of its own, so that no port is opened."""
+
+    noisy = False
+
+    def __init__(self, factory: KafkaServerFactory) -> None:
+        self.factory = factory
+
+    def buildProtocol(self, addr: Any) -> Any:
+        return self.factory.buildProtocol(addr)
+
+    def drain(self) -> Deferred[None]:
+        return self.factory.drain()
+
+    def doStart(self) -> None:
+        self.factory.doStart()
+
+    def doStop(self) -> None:
+        self.factory.doStop()
+
+
+@define(eq=False)
+class _Plugin:
+    """The Kafka protocol on a port of the memory reactor."""
+
+    name: str = "kafka"
+    summary: str = "Kafka"
+    factories: dict[str, KafkaServerFactory] = field(factory=dict)
+
+    def factory(self, broker: Any, listener: Listener) -> _Factory:
+        made = self.factories[listener.name] = broker.kafka_factory(listener)
+        return _Factory(made)
+
+
+class MemoryTransport(StringTransport):
+    """A peer that takes what it is sent, unless told not to."""
+
+    def loseConnection(self) -> None:
+        super().loseConnection()
+        self._end()
+
+    def abortConnection(self) -> None:
+        super().abortConnection()
+        self._end()
+
+    def _end(self) -> None:
+        if self.connected:
+            self.connected = False
+            self.protocol.connectionLost(Failure(ConnectionError("closed")))
+
+
+@define(eq=False)
+class MemoryBroker:
+    """
+    A broker and its clients.
+
+    :ivar config: settings by Kafka's names.
+    :ivar disks: one for each log directory.
+    :ivar lost: what the broker said when it could not go on.
+    """
+
+    config: Mapping[str, str] = field(factory=dict)
+    disks: list[MemoryDisk] = field(factory=lambda: [MemoryDisk()])
+    listeners: Sequence[Listener] = (Listener("kafka", "kafka", "tcp:9092"),)
+    reactor: Any = field(factory=MemoryReactorClock)
+    ensemble: MemoryEnsemble = field(factory=MemoryEnsemble)
+    plugin: _Plugin = field(factory=_Plugin)
+    lost: list[Failure] = field(factory=list)
+    broker: Broker = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        settings = {
+            "log.dirs": ",".join(f"/memory{i}" for i in range(len(self.disks))),
+            "log.flush.before.ack": "false",
+            **self.config,
+        }
+        with (
+            patch("logbus.broker.disks_at", lambda *_: list(self.disks)),
+            patch("logbus.broker.EmbeddedStore", lambda *_: self.ensemble.client()),
+        ):
+            self.broker = Broker(
+                self.reactor,
+                ConfigView.load(set=settings),
+                self.listeners,
+                wall_clock=lambda: NOW_S + self.reactor.seconds(),
+                randomness=random.Random(7),
+                plugins={"kafka": self.plugin},  # type: ignore[dict-item]
+            )
+        self.broker.when_lost(self.lost.append)
+
+    def start(self) -> MemoryBroker:
+        self.now(self.broker.startService())
+        return self
+
+    def stop(self) -> None:
+        stopped = self.broker.stopService()
+        for _ in range(100):
+            if stopped.called:
+                break
+            self.reactor.advance(0.1)
+        self.now(stopped)
+
+    def now(self, answer: Any) -> Any:
+        """The result of a Deferred that needs no time."""
+        if not isinstance(answer, Deferred):
+            return answer
+        results: list[Any] = []
+        answer.addBoth(results.append)
+        for _ in range(20):
+            if results:
+                break
+            self.reactor.advance(0)
+        assert results, "it waits for something"
+        if isinstance(results[0], Failure):
+            results[0].raiseException()
+        return results[0]
+
+    def connect(self, host: str = "10.0.0.1", listener: str = "kafka") -> Client:
+        address = IPv4Address("TCP", host, 4000)
+        protocol = self.plugin.factories[listener].buildProtocol(address)
+        assert protocol is not None, "the connection was refused"
+        transport = MemoryTransport(peerAddress=address)
+        transport.protocol = protocol
+        protocol.makeConnection(transport)
+        return Client(self, protocol, transport)
+
+    def create(self, name: str = "t", partitions: int = 1, **configs: str) -> None:
+        """Create a topic; in names of settings ``_`` stands for a dot."""
+        overrides = {key.replace("_", "."): value for key, value in configs.items()}
+        self.now(self.broker.create_topic(name, partitions, overrides))
+
+    def topic_id(self, name: str = "t") -> bytes:
+        topic = self.broker.metadata.topic(name)
+        assert topic is not None
+        return topic.topic_id.bytes
+
+    @property
+    def watchers(self) -> int:
+        """Who waits at any replica."""
+        return sum(len(replica.watchers) for replica in self.broker.replicas)
+
+
+@define(eq=False)
+class Client:
+    """One connection, from the far end."""
+
+    server: MemoryBroker
+    protocol: KafkaServerProtocol
+    transport: MemoryTransport
+    wire: ClientConnection = field(factory=lambda: ClientConnection("tester"))
+
+    @property
+    def closed(self) -> bool:
+        return not self.transport.connected
+
+    def send(self, message: Any, version: int, *, expects_response: bool = True) -> int:
+        """Ask; the correlation id."""
+        correlation_id, parts = self.wire.request(message, version, expects_response=expects_response)
+        self.feed(joined(parts))
+        return correlation_id
+
+    def feed(self, data: bytes) -> None:
+        """Raw bytes from the peer."""
+        if self.transport.connected:
+            self.protocol.dataReceived(data)
+
+    def turn(self, seconds: float = 0) -> None:
+        self.server.reactor.advance(seconds)
+
+    def frames(self) -> list[bytes]:
+        """The whole frames that came since the last time."""
+        data: bytes = self.transport.value()
+        self.transport.clear()
+        found = []
+        while data:
+            (length,) = struct.unpack_from(">i", data)
+            assert len(data) >= 4 + length, "an answer is cut short"
+            found.append(data[4 : 4 + length])
+            data = data[4 + length :]
+        return found
+
+    def answers(self) -> list[Any]:
+        """The responses that came since the last time."""
+        return [self.wire.receive(frame)[1] for frame in self.frames()]
+
+    def ask(self, message: Any, version: int) -> Any:
+        """Ask, and have the answer, which needs no time but some turns."""
+        self.send(message, version)
+        for _ in range(20):
+            answers = self.answers()
+            if answers:
+                assert len(answers) == 1
+                return answers[0]
+            self.turn()
+        raise AssertionError(
+            "the connection was closed" if self.closed else f"API {api_key_of(message)} was not answered"
+        )
+
+    # The requests that tests make all the time.
+
+    def produce(
+        self,
+        records: bytes | None = None,
+        topic: str = "t",
+        partition: int = 0,
+        *,
+        acks: int = 1,
+        version: int = 9,
+        transactional_id: str | None = None,
+    ) -> PartitionProduceResponse:
+        response: ProduceResponse = self.ask(
+            produce_request(
+                a_batch() if records is None else records, topic, partition, acks, transactional_id=transactional_id
+            ),
+            version,
+        )
+        return response.responses[0].partition_responses[0]
+
+    def fetch(self, offset: int = 0, topic: str = "t", partition: int = 0, version: int = 12, **given: Any) -> Any:
+        """One partition's answer, without waiting."""
+        response: FetchResponse = self.ask(
+            fetch_request([(topic, partition, offset)], self.server if version >= 13 else None, **given), version
+        )
+        assert response.error_code == 0, response
+        return response.responses[0].partitions[0]
+
+    def create(self, *names: str, partitions: int = 1, version: int = 5, **configs: str) -> Any:
+        topics = [
+            CreatableTopic(
+                name=name,
+                num_partitions=partitions,
+                replication_factor=1,
+                assignments=[],
+                configs=[CreatableTopicConfig(name=k.replace("_", "."), value=v) for k, v in configs.items()],
+            )
+            for name in names
+        ]
+        return self.ask(CreateTopicsRequest(topics=topics, timeout_ms=1000), version)
+
+    def metadata(self, *names: str, version: int = 9, auto_create: bool = False) -> Any:
+        topics = [MetadataRequestTopic(name=name) for name in names] if names else None
+        return self.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=auto_create), version)
+
+
+def a_batch(*values: bytes | None, key: bytes | None = b"k", timestamp: int = NOW_MS, **given: Any) -> bytes:
+    """A batch of records with these values and one key, as a producer sends it."""
+    return encode_batch([Record(0, timestamp, key, value) for value in values or (b"v",)], **given)
+
+
+def produce_request(
+    records: bytes | None, topic: str = "t", partition: int = 0, acks: int = 1, *, transactional_id: str | None = None
+) -> ProduceRequest:
+    data = PartitionProduceData(index=partition, records=records)
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=1000,
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+    )
+
+
+def fetch_request(
+    wants: Sequence[tuple[str, int, int]],
+    by_id: MemoryBroker | None = None,
+    *,
+    partition_max_bytes: int = 1 << 20,
+    max_bytes: int = 1 << 24,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    **given: Any,
+) -> FetchRequest:
+    """A fetch of (topic, partition, offset)s, in this order; by topic id if a broker is given that knows them."""
+    asked = {name: given.pop(name, -1) for name in ("current_leader_epoch", "last_fetched_epoch", "log_start_offset")}
+    topics: list[FetchTopic] = []
+    for topic, partition, offset in wants:
+        if not topics or topics[-1].topic != topic:
+            topic_id = by_id.topic_id(topic) if by_id is not None else bytes(16)
+            topics.append(FetchTopic(topic=topic, topic_id=topic_id, partitions=[]))
+        topics[-1].partitions.append(
+            FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=partition_max_bytes, **asked)
+        )
+    return FetchRequest(max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, topics=topics, **given)
+
+
+def content(answer: PartitionData) -> bytes:
+    """The batches in a partition's answer."""
+    records = answer.records
+    if isinstance(records, FileSlice):
+        return records.read()
+    return bytes(records or b"")  # type: ignore[arg-type]

@@ -1,0 +1,319 @@
+"""
+Frames of every served API, bent in every way: whatever comes, the broker answers with an error or hangs up.
+
+The whole broker runs in memory (tests/handlers/kit.py), so what is bent reaches handlers, logs and the controller.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.records.checksum import crc32c
+from logbus.records.compression import Codec
+from logbus.records.slices import joined
+from logbus.wire.connection import ClientConnection
+from logbus.wire.messages import api
+from logbus.wire.messages.api_versions import ApiVersionsRequest
+from logbus.wire.messages.configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
+from logbus.wire.messages.metadata import DescribeClusterRequest, MetadataRequest, MetadataRequestTopic
+from logbus.wire.messages.records import (
+    ForgottenTopic,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from logbus.wire.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+from logbus.wire.messages.transactions import InitProducerIdRequest
+from logbus.wire.schema import message_spec
+from tests.handlers.kit import Client, MemoryBroker, a_batch, content, fetch_request, produce_request
+from tests.wire.instances import messages
+
+#: Frames of one example: with the 2,000 examples of the ``long`` profile, 100,000 in all.
+FRAMES = 30 if settings.default.max_examples <= 100 else 50
+
+
+def valid_requests(server: MemoryBroker) -> list[Any]:
+    """Requests that the broker serves, at least one of each API."""
+    fetched = fetch_request([("t", 0, 0), ("t", 1, 2), ("compacted", 0, 0)], server, max_wait_ms=50)
+    session = fetch_request([("t", 0, 0)], server, session_id=0, session_epoch=0)
+    session.forgotten_topics_data = [ForgottenTopic(topic="t", topic_id=server.topic_id(), partitions=[1])]
+    return [
+        *(produce_request(a_batch(b"v" * 40, b"w", codec=codec), acks=acks) for codec in Codec for acks in (1, -1)),
+        produce_request(a_batch(b"v", producer_id=1, producer_epoch=0, base_sequence=0), "compacted"),
+        produce_request(a_batch(b"v"), "gzipped", 0, 0),
+        fetched,
+        session,
+        ListOffsetsRequest(
+            replica_id=-1,
+            topics=[
+                ListOffsetsTopic(
+                    name="t",
+                    partitions=[ListOffsetsPartition(partition_index=n, timestamp=-n) for n in range(4)],
+                )
+            ],
+        ),
+        MetadataRequest(topics=None),
+        MetadataRequest(topics=[MetadataRequestTopic(name="t"), MetadataRequestTopic(name="new")]),
+        ApiVersionsRequest(client_software_name="fuzz", client_software_version="1.0"),
+        CreateTopicsRequest(
+            topics=[
+                CreatableTopic(
+                    name="made",
+                    num_partitions=2,
+                    replication_factor=1,
+                    assignments=[],
+                    configs=[CreatableTopicConfig(name="retention.ms", value="1000")],
+                )
+            ]
+        ),
+        DeleteTopicsRequest(topics=[DeleteTopicState(name="made")], topic_names=["made"], timeout_ms=100),
+        DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=1)])],
+            timeout_ms=100,
+        ),
+        CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name="made", count=4, assignments=None)], timeout_ms=100, validate_only=False
+        ),
+        InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000),
+        OffsetForLeaderEpochRequest(
+            topics=[OffsetForLeaderTopic(topic="t", partitions=[OffsetForLeaderPartition(partition=0, leader_epoch=0)])]
+        ),
+        DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+                for kind, name in ((2, "t"), (4, "0"), (4, ""))
+            ]
+        ),
+        AlterConfigsRequest(
+            resources=[
+                AlterConfigsResource(
+                    resource_type=2, resource_name="t", configs=[AlterableConfig(name="retention.ms", value="5")]
+                )
+            ]
+        ),
+        IncrementalAlterConfigsRequest(
+            resources=[
+                IncrementalAlterConfigsResource(
+                    resource_type=2,
+                    resource_name="t",
+                    configs=[IncrementalAlterableConfig(name="cleanup.policy", config_operation=2, value="compact")],
+                )
+            ]
+        ),
+        DescribeClusterRequest(),
+    ]
+
+
+def a_broker() -> MemoryBroker:
+    server = MemoryBroker({"log.flush.before.ack": "true"}).start()
+    server.create("t", 3)
+    server.create("compacted", cleanup_policy="compact")
+    server.create("gzipped", compression_type="gzip")
+    return server
+
+
+@cache
+def corpus() -> tuple[tuple[bytes, ...], ...]:
+    """Valid frames with their lengths, by API: each request at each version that can say it."""
+    server = a_broker()
+    frames: dict[int, list[bytes]] = {}
+    for message in valid_requests(server):
+        key = message_spec(type(message)).api_key
+        assert key is not None
+        first, last = server.broker.router.served[key]
+        for version in range(first, last + 1):
+            try:
+                frames.setdefault(key, []).append(joined(ClientConnection("fuzz").request(message, version)[1]))
+            except Exception:  # a version that cannot say this
+                continue
+    server.stop()
+    assert frames.keys() == server.broker.router.served.keys(), "an API has no example here"
+    return tuple(tuple(one) for one in frames.values())
+
+
+INTERESTING = [
+    *(bytes([byte]) for byte in (0, 1, 0x7F, 0x80, 0xFF)),
+    *(struct.pack(">h", number) for number in (0, -1, 2**15 - 1, -(2**15))),
+    *(struct.pack(">i", number) for number in (0, -1, -2, 65536, 2**31 - 1, -(2**31))),
+    *(struct.pack(">q", number) for number in (-1, 2**63 - 1, -(2**63))),
+    b"\xff\xff\xff\xff\x0f",
+    b"\xff" * 9 + b"\x01",
+    b"../",
+    b"\x1b[31m\n",
+]
+
+
+def bend(frame: bytes, how: tuple[int, float, Any]) -> bytes:
+    """One change of a frame's inside."""
+    kind, where, what = how
+    at = int(where * len(frame))
+    if kind == 0:  # overwrite
+        return frame[:at] + what + frame[at + len(what) :]
+    if kind == 1:  # insert
+        return frame[:at] + what + frame[at:]
+    if kind == 2:  # remove
+        return frame[:at] + frame[at + len(what) :]
+    if kind == 3:  # cut
+        return frame[:at]
+    return frame[:at] + frame[at // 2 :]  # repeat
+
+
+def mend(frame: bytes) -> bytes:
+    """Make the checksum of a bent batch right again, so that the bending gets further than the checksum."""
+    magic = frame.rfind(b"\x02", 16)
+    data = bytearray(frame)
+    for base in {magic - 16, *(at - 16 for at in range(16, min(len(frame) - 45, 200)) if frame[at] == 2)}:
+        if base >= 0:
+            (length,) = struct.unpack_from(">i", data, base + 8)
+            if 49 <= length <= len(data) - base - 12:
+                struct.pack_into(">I", data, base + 17, crc32c(memoryview(data)[base + 21 : base + 12 + length]))
+    return bytes(data)
+
+
+changes = st.tuples(
+    st.sampled_from([0, 0, 0, 1, 2, 3, 4]),
+    st.floats(0, 1, exclude_max=True),
+    st.one_of(st.sampled_from(INTERESTING), st.binary(max_size=6)),
+)
+bent = st.tuples(st.integers(0, 1000), st.integers(0, 1000), st.lists(changes, max_size=3), st.booleans())
+
+
+class Survives(SynchronousTestCase):
+    """Nothing that peers send is a failure of the broker."""
+
+    def run_against(self, server: MemoryBroker, send: Callable[[Client], None], count: int) -> None:
+        client = server.connect()
+        for _ in range(count):
+            if client.closed:
+                client = server.connect()
+            send(client)
+            client.turn()
+            if client.protocol._pending:
+                # It waits: for the metadata store, the disk, or time.
+                client.turn(0.1)
+                if client.protocol._pending:
+                    client.transport.loseConnection()
+            client.frames()
+        self.check(server, client)
+
+    def check(self, server: MemoryBroker, client: Client) -> None:
+        """No failure, nothing left behind, and others are served."""
+        failures = self.flushLoggedErrors()
+        self.assertEqual(failures, [])
+        metrics = server.broker.net_metrics
+        self.assertEqual(metrics.failures, 0)
+        client.transport.loseConnection()
+        server.reactor.advance(0)
+        self.assertEqual(len(server.broker.purgatory), 0)
+        self.assertEqual((metrics.requests_pending, metrics.connections_open, server.broker._budget.used), (0, 0, 0))
+        # The topic may have been deleted or reconfigured, which is fair; a new one works.
+        other = server.connect()
+        server.create("afterwards")
+        self.assertEqual(other.produce(a_batch(b"still"), "afterwards").error_code, 0)
+        self.assertIn(b"still", content(other.fetch(0, "afterwards")))
+        self.assertEqual(server.lost, [])
+        server.stop()
+
+    @given(st.lists(bent, min_size=FRAMES, max_size=FRAMES))
+    def test_bent_frames(self, frames: list[tuple[int, int, list[tuple[int, float, Any]], bool]]) -> None:
+        """Valid requests of every API and version with bytes changed, inserted, removed, cut off and repeated."""
+        valid = corpus()
+        stream = iter(frames)
+
+        def send(client: Client) -> None:
+            which, index, hows, mended = next(stream)
+            examples = valid[which % len(valid)]
+            frame = examples[index % len(examples)][4:]
+            for how in hows:
+                frame = bend(frame, how)
+            if mended:
+                frame = mend(frame)
+            client.feed(struct.pack(">i", len(frame)) + frame)
+
+        self.run_against(a_broker(), send, len(frames))
+
+    @settings(max_examples=max(20, settings.default.max_examples // 10))
+    @given(st.data())
+    def test_strange_requests(self, data: st.DataObject) -> None:
+        """Requests that are spelled as they should be, and say anything at all."""
+        server = a_broker()
+        served = sorted(server.broker.router.served.items())
+
+        def send(client: Client) -> None:
+            key, (first, last) = data.draw(st.sampled_from(served))
+            version = data.draw(st.integers(first, last))
+            message = data.draw(messages(message_spec(api(key).request), version, choices(server)))
+            client.send(message, version)
+
+        self.run_against(server, send, 10)
+
+
+def choices(server: MemoryBroker) -> Callable[[tuple[str, ...]], st.SearchStrategy[Any] | None]:
+    """Names and numbers that mean something here, most of the time."""
+    names = st.sampled_from(
+        ["t", "compacted", "gzipped", "new.1", "", "..", "a/b", "x" * 250, "\u2603", "__consumer_offsets"]
+    )
+    numbers = st.sampled_from([0, 1, 2, 3, -1, -2, 2**31 - 1, -(2**31)])
+    offsets = st.sampled_from([0, 1, 5, -1, -2, -3, -6, 2**63 - 1, -(2**63)])
+    records = st.sampled_from([None, b"", bytes(61), a_batch(b"v"), a_batch(b"v", key=None), 2 * a_batch(b"v")])
+    ids = st.sampled_from([bytes(16), server.topic_id(), b"\x01" * 16])
+    waits = st.sampled_from([0, 10, 50, -1])
+    by_name: dict[str, st.SearchStrategy[Any]] = {
+        "name": names,
+        "topic": names,
+        "resource_name": st.one_of(names, st.sampled_from(["0", "1", "x"])),
+        "topic_id": ids,
+        "partition": numbers,
+        "partition_index": numbers,
+        "index": numbers,
+        "num_partitions": numbers,
+        "count": numbers,
+        "replication_factor": st.sampled_from([-1, 1, 0, 3, -5]),
+        "fetch_offset": offsets,
+        "offset": offsets,
+        "timestamp": offsets,
+        "current_leader_epoch": numbers,
+        "last_fetched_epoch": numbers,
+        "leader_epoch": numbers,
+        "replica_id": st.sampled_from([-1, -1, -1, 0, 5, -2]),
+        "records": records,
+        "acks": st.sampled_from([-1, 0, 1, 2]),
+        "max_wait_ms": waits,
+        "timeout_ms": waits,
+        "session_id": st.sampled_from([0, 0, 1, -1]),
+        "session_epoch": st.sampled_from([-1, 0, 1, 7]),
+        "resource_type": st.sampled_from([2, 4, 0, 8, 3]),
+        "config_operation": st.sampled_from([0, 1, 2, 3, 4, -1]),
+        "replica_state": st.none(),
+    }
+    return lambda path: by_name.get(path[-1])
