@@ -71,6 +71,7 @@ from logbus.records.batch import Record, encode_batch, iter_records
 from logbus.services import OrderedService
 from logbus.storage.disk import disks_at
 from logbus.storage.manager import LogManager
+from logbus.storage.policies import delete_policy
 from logbus.storage.settings import StorageSettings
 from logbus.wire.releases import advertised_table
 
@@ -138,15 +139,17 @@ class Broker(OrderedService):
         self._ready = False
         self._on_lost: Callable[[Failure], object] = lambda failure: None
 
+        directories = config.get(keys.LOG_DIRS)
         self.logs = LogManager(
-            disks_at(list(config.get(keys.LOG_DIRS)), reactor),
+            disks_at(list(directories), reactor),
             reactor,
             wall_clock,
             settings=storage_settings(config),
+            policy=delete_policy(config.get(keys.LOG_DELETE_POLICY)),
             directory_failed=self._directory_failed,
             high_watermark_of=lambda log: self.replicas.high_watermark_of(log),  # noqa: PLW0108 - not made yet
         )
-        self.store = EmbeddedStore(Path(config.get(keys.LOG_DIRS)[0]) / METADATA_FILE, reactor, wall_clock)
+        self.store = EmbeddedStore(Path(directories[0]) / METADATA_FILE, reactor, wall_clock)
         self.metadata = ClusterMetadata("")
         self.replicas = Replicas(self.broker_id, self.logs, self._topic_config)
         self.purgatory = Purgatory(reactor)
@@ -188,7 +191,10 @@ class Broker(OrderedService):
         self._ledger = ConnectionLedger(self._limits)
         self._complaints = Complaints(reactor.seconds)
         self.router = self._routes(release)
-        self._listening = Listening(reactor, self, protocol_plugins() if plugins is None else plugins, listeners)
+        backlog = config.get(keys.SOCKET_LISTEN_BACKLOG_SIZE)
+        self._listening = Listening(
+            reactor, self, protocol_plugins() if plugins is None else plugins, listeners, backlog
+        )
         self._next_partition: dict[str, int] = {}
         config.subscribe(TOPIC_KEYS.values(), lambda view: self._reconfigure_topics())
         self._compose()

@@ -38,12 +38,14 @@ class Listening:
     All listeners of one broker.
 
     :param plugins: the protocols, by name.
+    :param backlog: connections that the kernel holds ready for each listener.
     """
 
     _reactor: Any
     _broker: IBroker
     _plugins: Mapping[str, IProtocolPlugin]
     _listeners: Sequence[Listener]
+    _backlog: int = 50
     _bound: list[_Bound] = field(factory=list, init=False)
     _log = Logger()
 
@@ -61,7 +63,7 @@ class Listening:
             for listener in self._listeners:
                 factory = plugin_for(listener, self._plugins).factory(self._broker, listener)
                 try:
-                    endpoint = serverFromString(ListeningReactor(self._reactor), listener.endpoint)
+                    endpoint = serverFromString(ListeningReactor(self._reactor, self._backlog), listener.endpoint)
                     port = await endpoint.listen(factory)
                 except CannotListenError as e:
                     raise ConfigError(f"listener {listener.name} ({listener.endpoint}): {e}") from e

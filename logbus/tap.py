@@ -33,6 +33,7 @@ from logbus.listening import plugin_for
 from logbus.protocols import parse_advertise, parse_listen, protocol_plugins
 from logbus.storage.checkpoints import META_PROPERTIES, Meta
 from logbus.storage.disk import LOCK_FILE
+from logbus.storage.policies import delete_policy
 from logbus.wire.releases import RELEASES
 
 if TYPE_CHECKING:
@@ -152,6 +153,7 @@ def preflight(config: ConfigView, listeners: list[Listener]) -> None:
 
     :raise ConfigError: a protocol is unknown, a port is taken, a directory cannot be used or is another broker's.
     """
+    delete_policy(config.get(keys.LOG_DELETE_POLICY))
     plugins = protocol_plugins()
     with ExitStack() as held:
         probe = PortProbe(held)

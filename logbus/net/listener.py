@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from twisted.internet.interfaces import IListeningPort, IReactorFDSet
+from twisted.internet.interfaces import IListeningPort
+from twisted.internet.posixbase import PosixReactorBase
 from zope.interface import directlyProvides, providedBy
 
 from logbus.net.icarrier import IFrameFactory
@@ -17,10 +18,13 @@ class ListeningReactor:
 
     TCP ports of factories that provide :class:`logbus.net.icarrier.IFrameFactory` are :class:`ServerPort`; TLS is
     given this reactor's clock instead of the global one's. Everything else goes to the reactor itself.
+
+    :param backlog: connections that the kernel holds ready, at least (``socket.listen.backlog.size``).
     """
 
-    def __init__(self, reactor: Any) -> None:
+    def __init__(self, reactor: Any, backlog: int = 50) -> None:
         self._reactor = reactor
+        self._backlog = backlog
         directlyProvides(self, providedBy(reactor))
 
     def __getattr__(self, name: str) -> Any:
@@ -28,8 +32,9 @@ class ListeningReactor:
 
     def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> IListeningPort:
         """Listen; ``backlog`` and ``interface`` as in ``IReactorTCP``."""
+        backlog = max(backlog, self._backlog)
         framed: bool = IFrameFactory.providedBy(factory)
-        if not framed or not IReactorFDSet.providedBy(self._reactor):
+        if not framed or not isinstance(self._reactor, PosixReactorBase):
             listening: IListeningPort = self._reactor.listenTCP(port, factory, backlog, interface)
             return listening
         ours = ServerPort(port, factory, backlog, interface, self._reactor)
@@ -43,5 +48,5 @@ class ListeningReactor:
         from twisted.protocols.tls import TLSMemoryBIOFactory
 
         secure = TLSMemoryBIOFactory(contextFactory, False, factory, self._reactor)
-        listening: IListeningPort = self._reactor.listenTCP(port, secure, backlog, interface)
+        listening: IListeningPort = self._reactor.listenTCP(port, secure, max(backlog, self._backlog), interface)
         return listening

@@ -70,7 +70,7 @@ class TimeAndSize:
     what remains is at least ``retention.bytes``. Neither applies to topics that are compacted only.
     """
 
-    name: str = "retention"
+    name: str = "time-and-size"
 
     def expired(self, log: LogView, now_ms: int) -> Sequence[SegmentView]:
         """The oldest segments that may go."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import BinaryIO
 from unittest import mock
 
@@ -19,7 +20,9 @@ class FileSliceTests(SynchronousTestCase):
 
     def a_file(self, content: bytes) -> BinaryIO:
         """An open file with ``content``, already unlinked, as after retention."""
-        path = Path(self.mktemp())
+        directory = TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        path = Path(directory.name, "file")
         path.write_bytes(content)
         file = path.open("rb")
         self.addCleanup(file.close)
@@ -60,7 +63,9 @@ class PartsTests(SynchronousTestCase):
 
     def test_mixed(self) -> None:
         """Length and content of parts of every kind."""
-        path = Path(self.mktemp())
+        directory = TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        path = Path(directory.name, "file")
         path.write_bytes(b"file")
         with path.open("rb") as file:
             parts: Parts = [b"ab", memoryview(b"xcdx")[1:3], FileSlice(file, 1, 2), b""]

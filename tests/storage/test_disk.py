@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from attrs import define, field
@@ -62,9 +63,9 @@ class DiskTests(SynchronousTestCase):
     """A directory of the file system."""
 
     def setUp(self) -> None:
-        self.root = self.mktemp()
-        os.makedirs(self.root)
-        self.root = os.path.abspath(self.root)
+        directory = TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.root = directory.name
         self.reactor = Mailbox()
         self.disk = Disk(self.root, self.reactor)
         self.addCleanup(lambda: self.reactor.run_until(self.disk.close()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from logbus.config.key import Key
-from logbus.config.keys.declare import CLUSTER, boolean, choice, int32, int64, same, times
+from logbus.config.keys.declare import CLUSTER, boolean, choice, int32, int64, same, text, times
 from logbus.config.kinds import INT_MAX, LONG_MAX, ConfigType, integer, optional
 
 MINUTE_MS = 60_000
@@ -93,6 +93,12 @@ LOG_RETENTION_BYTES = int64(
     "Bytes kept of each partition before its oldest segments go; −1: no limit.",
     topic="retention.bytes",
     dynamic=CLUSTER,
+)
+LOG_DELETE_POLICY = text(
+    "log.delete.policy",
+    "time-and-size",
+    "Which policy decides what retention deletes: ``time-and-size``, as Kafka does, or the name of a plugin that "
+    "provides ``logbus.storage.istorage.IDeletePolicy``.",
 )
 LOG_RETENTION_CHECK_INTERVAL_MS = int64(
     "log.retention.check.interval.ms", 300_000, "Milliseconds between two looks for segments to delete.", at_least=1
