@@ -19,7 +19,7 @@ from logbus.net.context import RequestContext
 from logbus.net.icarrier import IFrameFactory
 from logbus.net.limits import Complaints, ConnectionLedger, ConnectionLimits
 from logbus.net.metrics import NetMetrics
-from logbus.net.serving import KafkaServerProtocol, Router
+from logbus.net.serving import KafkaServerProtocol, Refusal, Router
 from logbus.wire.connection import ServerConnection
 
 __all__ = ["KafkaServerFactory", "KafkaServerProtocol", "Router"]
@@ -80,7 +80,7 @@ class KafkaServerFactory(Factory):
         self._sweep = LoopingCall(self._check_some)
         self._sweep.clock = self.clock
 
-    def buildProtocol(self, addr: Any) -> KafkaServerProtocol | None:
+    def buildProtocol(self, addr: Any) -> KafkaServerProtocol | Refusal:
         """Admit a connection, or have it closed because there are too many."""
         host = getattr(addr, "host", "")
         problem = self.ledger.problem(host)
@@ -93,7 +93,7 @@ class KafkaServerFactory(Factory):
                     listener=self.listener,
                     problem=problem,
                 )
-            return None
+            return Refusal(self.metrics)
         number = self.ledger.enter(host)
         return KafkaServerProtocol(self, RequestContext(number, self.listener, host, getattr(addr, "port", 0)))
 

@@ -450,3 +450,19 @@ class KafkaServerProtocol(Protocol):
             if out:
                 self._carrier.send(out)
         self._carrier.loseConnection()
+
+
+class Refusal(Protocol):
+    """
+    A connection that is not admitted: closed as soon as it is there.
+
+    (A factory may return no protocol at all, but those that wrap others, TLS among them, cannot deal with that.)
+    """
+
+    def __init__(self, metrics: NetMetrics) -> None:
+        self.metrics = metrics
+
+    def connectionMade(self) -> None:
+        """Close."""
+        transport: Any = self.transport
+        transport.abortConnection()

@@ -174,7 +174,7 @@ class Server:
     def connect(self, host: str = "10.0.0.1") -> tuple[KafkaServerProtocol, StringTransport]:
         address = IPv4Address("TCP", host, 4000)
         protocol = self.factory.buildProtocol(address)
-        assert protocol is not None, "the connection was refused"
+        assert isinstance(protocol, KafkaServerProtocol), "the connection was refused"
         transport = StringTransport(peerAddress=address)
         protocol.makeConnection(transport)
         return protocol, transport
@@ -199,7 +199,7 @@ class TemporaryFile:
     file: Any = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.file = tempfile.TemporaryFile()
+        self.file = tempfile.TemporaryFile()  # noqa: SIM115 - slices of it outlive this
         self.file.write(self.data)
         self.file.flush()
 
@@ -214,7 +214,7 @@ class TemporaryFile:
 class Loop:
     """A reactor of our own, turned by the test until what it waits for is there; nothing uses the global one."""
 
-    reactor: Any = field(factory=lambda: EPollReactor())
+    reactor: Any = field(factory=EPollReactor)
 
     def until(self, condition: Callable[[], Any], seconds: float = 10.0) -> None:
         deadline = time.monotonic() + seconds

@@ -123,7 +123,9 @@ class AdmissionTests(SynchronousTestCase):
         """
         server = Server(limits=ConnectionLimits(max_connections_per_ip=1))
         protocol, _ = server.connect("10.0.0.1")
-        self.assertIsNone(server.factory.buildProtocol(IPv4Address("TCP", "10.0.0.1", 1)))
+        refused, transport = server.factory.buildProtocol(IPv4Address("TCP", "10.0.0.1", 1)), StringTransport()
+        refused.makeConnection(transport)
+        self.assertTrue(transport.disconnected)
         server.connect("10.0.0.2")
         metrics = server.factory.metrics
         self.assertEqual((metrics.connections_refused, metrics.connections_open), (1, 2))

@@ -340,7 +340,7 @@ class UnixTests(RealCase):
         self.addCleanup(sock.close)
         peer = Peer(sock)
         sock.send(self.client.ask(produce(1)) + self.client.ask(fetch(2)))
-        first, second = self.answers(peer, 2)
+        _, second = self.answers(peer, 2)
         self.assertEqual(bytes(second.responses[0].partitions[0].records), CONTENT)
         self.assertEqual(self.handler.contexts[0].host, "")
 

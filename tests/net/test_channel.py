@@ -1,0 +1,394 @@
+"""The asking side of a connection."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any
+
+from attrs import define, field
+from twisted.internet.defer import CancelledError, Deferred, fail, succeed
+from twisted.internet.endpoints import TCP4ClientEndpoint
+from twisted.internet.error import ConnectionLost, ConnectionRefusedError
+from twisted.internet.interfaces import IStreamClientEndpoint
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
+
+from logbus.errors import ApiError, ErrorCode
+from logbus.net.channel import Channel, Disconnected, RequestTimedOut, connect
+from logbus.timers import Timers
+from logbus.wire.encoding import EncodeError
+from logbus.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from logbus.wire.messages.metadata import MetadataRequest
+from logbus.wire.messages.records import TopicProduceData
+from logbus.wire.versions import VersionRange
+from tests.net.fakes import SERVED, Handler, Loop, Server, TemporaryFile, fetch, metadata, produce, taken
+from tests.net.test_transport import RealCase
+
+
+@implementer(IStreamClientEndpoint)
+@define(eq=False)
+class Wire:
+    """An endpoint that ends in memory: at a server of ours, if there is one."""
+
+    server: Server | None = None
+    channel: Any = None
+    transport: StringTransport = field(factory=StringTransport)
+    far: Any = None
+    far_transport: StringTransport | None = None
+
+    def connect(self, factory: Any) -> Deferred[Any]:
+        self.channel = factory.buildProtocol(None)
+        self.channel.makeConnection(self.transport)
+        if self.server is not None:
+            self.far, self.far_transport = self.server.connect()
+        return succeed(self.channel)
+
+    def pump(self) -> None:
+        """Carry bytes both ways until there are none."""
+        assert self.far_transport is not None
+        while True:
+            there, back = taken(self.transport), taken(self.far_transport)
+            if not there and not back:
+                return
+            if there:
+                self.far.dataReceived(there)
+            if back:
+                self.channel.dataReceived(back)
+
+
+class ConnectTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.timers = Timers(self.clock)
+
+    def answer(self, wire: Wire, data: bytes) -> None:
+        wire.channel.dataReceived(struct.pack(">i", len(data)) + data)
+
+    def test_versions_are_negotiated(self) -> None:
+        """
+        A channel asks with our highest ApiVersions; a server that does not know it is asked again as it wants.
+        """
+        wire = Wire(Server())
+        connecting = connect(wire, self.timers, client_id="me")
+        handler = wire.server.handler if wire.server else Handler()
+
+        def versions(context: Any, request: Any) -> Any:
+            if request.unsupported:
+                key = ApiVersion(api_key=18, min_version=0, max_version=3)
+                return ApiVersionsResponse(error_code=35, api_keys=[key])
+            seen.append((request.api_version, request.message.client_software_name))
+            return handler.answer(18, 0)
+
+        seen: list[tuple[int, str]] = []
+        handler.override = versions
+        wire.pump()
+        channel = self.successResultOf(connecting)
+        self.assertEqual(seen, [(3, "logbus")])
+        self.assertEqual(channel.versions[0], VersionRange(*SERVED[0]))
+        self.assertEqual(channel.version(3), 9)
+        self.assertEqual(handler.contexts[0].client_id, None)
+        self.assertEqual(handler.contexts[-1].client_id, "me")
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_an_old_broker_that_lists_nothing(self) -> None:
+        """
+        Error 35 without a list (Kafka before 2.4) makes us ask at version 0.
+        """
+        wire = Wire()
+        connecting = connect(wire, self.timers)
+        taken(wire.transport)
+        self.answer(wire, struct.pack(">ihi", 0, 35, 0))
+        self.assertEqual(struct.unpack_from(">ihh", taken(wire.transport))[1:], (18, 0))
+        self.answer(wire, struct.pack(">ihihhh", 1, 0, 1, 3, 0, 5))
+        self.assertEqual(self.successResultOf(connecting).versions, {3: VersionRange(0, 5)})
+
+    def test_a_broker_that_refuses(self) -> None:
+        """
+        Any other error ends the attempt, with its code, and hangs up.
+        """
+        wire = Wire()
+        connecting = connect(wire, self.timers)
+        self.answer(wire, struct.pack(">ihiiB", 0, 58, 0, 0, 0)[:6] + b"\1\0\0\0\0\0")
+        self.assertEqual(self.failureResultOf(connecting, ApiError).value.code, ErrorCode.SASL_AUTHENTICATION_FAILED)
+        self.assertTrue(wire.transport.disconnecting)
+
+    def test_no_answer_to_the_first_question(self) -> None:
+        """
+        A broker that accepts and then is silent is given up in time.
+        """
+        wire = Wire()
+        connecting = connect(wire, self.timers, timeout=7)
+        self.clock.advance(6.9)
+        self.assertNoResult(connecting)
+        self.clock.advance(0.2)
+        self.failureResultOf(connecting, RequestTimedOut)
+        self.assertTrue(wire.transport.disconnected or wire.transport.disconnecting)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_no_connection_in_time(self) -> None:
+        """
+        The time for connecting is part of the time allowed.
+        """
+
+        @implementer(IStreamClientEndpoint)
+        class Nowhere:
+            def connect(self, factory: Any) -> Deferred[Any]:
+                return Deferred()
+
+        connecting = connect(Nowhere(), self.timers, timeout=3)
+        self.clock.advance(3)
+        self.assertIn("3 s", str(self.failureResultOf(connecting, RequestTimedOut).value))
+
+    def test_refused(self) -> None:
+        """
+        An endpoint's failure is passed on.
+        """
+
+        @implementer(IStreamClientEndpoint)
+        class Closed:
+            def connect(self, factory: Any) -> Deferred[Any]:
+                return fail(ConnectionRefusedError())
+
+        self.failureResultOf(connect(Closed(), self.timers), ConnectionRefusedError)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_cancelling(self) -> None:
+        """
+        Cancelling the attempt hangs up, and is no timeout.
+        """
+        wire = Wire()
+        connecting = connect(wire, self.timers)
+        connecting.cancel()
+        self.failureResultOf(connecting, CancelledError)
+        self.assertTrue(wire.transport.disconnecting)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+
+class ChannelTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.wire = Wire(Server())
+        assert self.wire.server is not None
+        self.handler = self.wire.server.handler
+        connecting = connect(self.wire, Timers(self.clock), client_id="me", timeout=10)
+        # Our highest version of ApiVersions is more than the fakes serve.
+        self.handler.override = lambda context, request: (
+            ApiVersionsResponse(error_code=35, api_keys=[])
+            if request.unsupported
+            else self.handler.answer(*self.handler.seen[-1])
+        )
+        self.wire.pump()
+        self.handler.override = None
+        self.channel: Channel = self.successResultOf(connecting)
+
+    def lose(self) -> None:
+        self.channel.connectionLost(Failure(ConnectionLost()))
+
+    def test_answers_in_order(self) -> None:
+        """
+        Pipelined requests are answered each with its own.
+        """
+        answers = [self.channel.request(produce(1)), self.channel.request(metadata()), self.channel.request(produce(2))]
+        self.wire.pump()
+        first, second, third = (self.successResultOf(answer) for answer in answers)
+        self.assertEqual(first.responses[0].partition_responses[0].index, 1)
+        self.assertEqual(second.controller_id, 0)
+        self.assertEqual(third.responses[0].partition_responses[0].index, 2)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_records_are_the_callers(self) -> None:
+        """
+        Records in an answer stay what they are whatever comes after it.
+        """
+        self.handler.records = b"the first"
+        first = self.channel.request(fetch(1))
+        self.wire.pump()
+        self.handler.records = b"a second that is longer"
+        second = self.channel.request(fetch(2))
+        self.wire.pump()
+        records = [bytes(self.successResultOf(each).responses[0].partitions[0].records) for each in (first, second)]
+        self.assertEqual(records, [b"the first", b"a second that is longer"])
+
+    def test_large_answers(self) -> None:
+        """
+        An answer of megabytes arrives whole, and its memory is not kept.
+        """
+        content = bytes(range(256)) * 20_000
+        self.handler.records = TemporaryFile(content).slice()
+        answer = self.channel.request(fetch(1))
+        self.wire.far.dataReceived(taken(self.wire.transport))
+        assert self.wire.far_transport is not None
+        stream = taken(self.wire.far_transport)
+        for at in range(0, len(stream), 65536):
+            self.channel.dataReceived(stream[at : at + 65536])
+        self.assertEqual(bytes(self.successResultOf(answer).responses[0].partitions[0].records), content)
+        self.assertLess(self.channel._frames.capacity, 1 << 20)
+
+    def test_no_answer_is_expected(self) -> None:
+        """
+        A Produce with acks=0 is sent and forgotten; what follows is answered.
+        """
+        self.handler.override = lambda context, request: (
+            None if request.api_key == 0 else self.handler.answer(*self.handler.seen[-1])
+        )
+        self.channel.send(produce(1, acks=0))
+        answer = self.channel.request(metadata())
+        self.wire.pump()
+        self.successResultOf(answer)
+        self.assertEqual(self.handler.seen[-2:], [(0, 1), (3, 0)])
+
+    def test_a_version_of_ones_own(self) -> None:
+        """
+        The caller may choose the version; one that cannot say what is in the message is its error.
+        """
+        self.successResultOf_(self.channel.request(metadata(), version=1))
+        self.failureResultOf(self.channel.request(MetadataRequest(topics=None), version=0), EncodeError)
+        self.failureResultOf(self.channel.request(TopicProduceData(name="t", partition_data=[])))
+
+    def successResultOf_(self, answer: Deferred[Any]) -> Any:
+        self.wire.pump()
+        return self.successResultOf(answer)
+
+    def test_no_common_version(self) -> None:
+        """
+        What the broker does not serve, or only at versions we do not speak, is said with both sides' versions.
+        """
+        self.channel.versions = {0: VersionRange(100, 101)}
+        for request, words in ((produce(), "serves versions 100-101"), (metadata(), "does not serve it")):
+            failure = self.failureResultOf(self.channel.request(request), ApiError)
+            self.assertEqual(failure.value.code, ErrorCode.UNSUPPORTED_VERSION)
+            self.assertIn(words, str(failure.value))
+
+    def test_losing_the_connection(self) -> None:
+        """
+        Everything unanswered fails with one clear error, and so does what is asked afterwards.
+        """
+        answers = [self.channel.request(metadata()), self.channel.request(produce(1))]
+        lost = self.channel.when_lost()
+        self.assertTrue(self.channel.usable)
+        self.lose()
+        for answer in answers:
+            self.assertIn("was lost", str(self.failureResultOf(answer, Disconnected).value))
+        self.successResultOf(lost)
+        self.assertFalse(self.channel.usable)
+        self.failureResultOf(self.channel.request(metadata()), Disconnected)
+        self.assertRaises(Disconnected, self.channel.send, produce(acks=0))
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_a_timeout(self) -> None:
+        """
+        An answer that does not come in time costs the connection, because those after it are behind it.
+        """
+        slow = self.channel.request(metadata(), timeout=2)
+        behind = self.channel.request(produce(1))
+        self.clock.advance(2)
+        self.assertIn("Metadata", str(self.failureResultOf(slow, RequestTimedOut).value))
+        self.failureResultOf(behind, RequestTimedOut)
+        self.assertTrue(self.wire.transport.disconnected)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_each_request_has_its_own_time(self) -> None:
+        """
+        A long poll may be given longer than the channel's other requests.
+        """
+        poll = self.channel.request(fetch(1), timeout=60)
+        self.clock.advance(30)
+        self.assertNoResult(poll)
+        self.wire.pump()
+        self.successResultOf(poll)
+
+    def test_cancelling_a_request(self) -> None:
+        """
+        A cancelled request's answer is dropped when it comes, and the next is not mistaken for it.
+        """
+        cancelled, kept = self.channel.request(produce(1)), self.channel.request(produce(2))
+        cancelled.cancel()
+        self.failureResultOf(cancelled, CancelledError)
+        self.wire.pump()
+        self.assertEqual(self.successResultOf(kept).responses[0].partition_responses[0].index, 2)
+
+    def test_closing(self) -> None:
+        """
+        Closing fails what is unanswered and tells when the connection is gone.
+        """
+        answer = self.channel.request(metadata())
+        closed = self.channel.close()
+        self.failureResultOf(answer, Disconnected)
+        self.assertTrue(self.wire.transport.disconnecting)
+        self.assertNoResult(closed)
+        self.lose()
+        self.successResultOf(closed)
+        self.successResultOf(self.channel.close())
+
+    def test_nonsense_from_the_broker(self) -> None:
+        """
+        An answer nobody asked for, one that is too long, and one that cannot be read end the connection.
+        """
+        for data in (
+            struct.pack(">iii", 8, 12345, 0),
+            struct.pack(">i", 2**31 - 1),
+            b"HTTP/1.1 400 Bad Request\r\n",
+        ):
+            self.setUp()
+            answer = self.channel.request(metadata())
+            self.channel.dataReceived(data)
+            self.failureResultOf(answer, Disconnected)
+            self.assertTrue(self.wire.transport.disconnected)
+            self.channel.dataReceived(data)
+
+    def test_asking_from_within_an_answer(self) -> None:
+        """
+        A callback may ask the next question, or close the channel.
+        """
+        first = self.channel.request(produce(1))
+        chained = first.addCallback(lambda _: self.channel.request(produce(2)))
+        self.wire.pump()
+        self.assertEqual(self.successResultOf(chained).responses[0].partition_responses[0].index, 2)
+        closing = self.channel.request(produce(3)).addCallback(lambda _: self.channel.close() and None)
+        after = self.channel.request(produce(4))
+        self.wire.pump()
+        self.successResultOf(closing)
+        self.failureResultOf(after, Disconnected)
+
+
+class RealChannelTests(RealCase):
+    def test_over_a_socket(self) -> None:
+        """
+        A channel over TCP negotiates with a server of ours, asks, and closes in order.
+        """
+        self.handler.records = TemporaryFile(bytes(3 << 20)).slice()
+        self.factory.wire._served[18] = (0, 4)
+        reactor = self.loop.reactor
+        results: list[Any] = []
+        endpoint = TCP4ClientEndpoint(reactor, "127.0.0.1", self.port.getHost().port)
+        connect(endpoint, Timers(reactor), client_id="real").addBoth(results.append)
+        self.loop.until(lambda: results)
+        [channel] = results
+        self.assertTrue(channel.transport.getTcpNoDelay())
+        answers: list[Any] = []
+        for request in (produce(1), fetch(2, 3 << 20), metadata()):
+            channel.request(request).addBoth(answers.append)
+        self.loop.until(lambda: len(answers) == 3)
+        self.assertEqual(len(answers[1].responses[0].partitions[0].records), 3 << 20)
+        self.assertEqual(self.handler.contexts[-1].client_id, "real")
+        closed: list[Any] = []
+        channel.close().addBoth(closed.append)
+        self.loop.until(lambda: closed and not self.factory.metrics.connections_open)
+
+    def test_refused(self) -> None:
+        """
+        Where nobody listens the attempt fails at once.
+        """
+        with socket.create_server(("127.0.0.1", 0)) as taken_for_a_moment:
+            number = taken_for_a_moment.getsockname()[1]
+        loop = Loop()
+        self.addCleanup(loop.close)
+        results: list[Any] = []
+        endpoint = TCP4ClientEndpoint(loop.reactor, "127.0.0.1", number)
+        connect(endpoint, Timers(loop.reactor)).addBoth(results.append)
+        loop.until(lambda: results)
+        results[0].trap(ConnectionRefusedError)
