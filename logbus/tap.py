@@ -113,7 +113,29 @@ def load(options: Options) -> tuple[ConfigView, list[Listener]]:
     config = ConfigView.load(file, settings)
     if config.get(keys.ZOOKEEPER_CONNECT):
         raise ConfigError("zookeeper.connect: this version keeps its metadata in the data directory; remove the key")
+    refuse_absent_protection(config)
     return config, listeners_of(options, config)
+
+
+def refuse_absent_protection(config: ConfigView) -> None:
+    """
+    Who asks for protection that is not there must not believe that he has it.
+
+    :raise ConfigError: the file wants an authorizer, or a listener with TLS or SASL.
+    """
+    if config.get(keys.AUTHORIZER_CLASS_NAME):
+        raise ConfigError(
+            "authorizer.class.name: this version does not authorize; remove the key, and let only those reach the "
+            "broker who may do everything"
+        )
+    protocols = config.get(keys.LISTENER_SECURITY_PROTOCOL_MAP)
+    for at in config.get(keys.LISTENERS) or ():
+        protocol = protocols.get(at.name, "PLAINTEXT")
+        if protocol != "PLAINTEXT":
+            raise ConfigError(
+                f"listeners: {at.name} is to speak {protocol}, and this version speaks PLAINTEXT there; for TLS use "
+                "--listen NAME=kafka:ssl:PORT:privateKey=FILE:certKey=FILE"
+            )
 
 
 def listeners_of(options: Options, config: ConfigView) -> list[Listener]:

@@ -1,0 +1,47 @@
+"""Protection that this release does not have is refused, not ignored."""
+
+from __future__ import annotations
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.errors import ConfigError
+from logbus.ilogbus import Listener
+from logbus.tap import Options, load
+
+
+def listeners(*settings: str) -> list[Listener]:
+    """Where a broker with these settings would listen."""
+    options = Options()
+    options.parseOptions([word for setting in settings for word in ("--set", setting)])
+    return load(options)[1]
+
+
+class AbsentProtectionTests(SynchronousTestCase):
+    """Settings under which Kafka would keep strangers out."""
+
+    def test_an_authorizer_is_refused(self) -> None:
+        """Who sets an authorizer would else run a broker that lets everybody do everything."""
+        error = self.assertRaises(
+            ConfigError, listeners, "authorizer.class.name=kafka.security.authorizer.AclAuthorizer"
+        )
+        self.assertIn("authorizer.class.name", str(error))
+
+    def test_a_listener_with_tls_by_its_name_is_refused(self) -> None:
+        """``SSL://`` would else take passwords in plain text."""
+        error = self.assertRaises(ConfigError, listeners, "listeners=SSL://127.0.0.1:9093")
+        self.assertIn("--listen", str(error))
+
+    def test_a_listener_with_sasl_by_the_map_is_refused(self) -> None:
+        """Whatever the listener is called: the map says what it is to speak."""
+        error = self.assertRaises(
+            ConfigError,
+            listeners,
+            "listeners=CLIENTS://127.0.0.1:9093",
+            "listener.security.protocol.map=CLIENTS:SASL_SSL",
+        )
+        self.assertIn("CLIENTS", str(error))
+
+    def test_plain_listeners_of_any_name_are_fine(self) -> None:
+        """A file of Kafka's with plain listeners starts a broker."""
+        found = listeners("listeners=CLIENTS://127.0.0.1:9093", "listener.security.protocol.map=CLIENTS:PLAINTEXT")
+        self.assertEqual(found[0].name, "CLIENTS")
