@@ -151,10 +151,19 @@ class RefusalTests(SynchronousTestCase):
 
     def test_trailing_bytes(self) -> None:
         """
-        A request that is followed by more than it says is not trusted.
+        What follows a request is ignored, as Kafka does.
         """
         _, parts = ClientConnection("me").request(produce(), 3)
-        self.assertRaises(DecodeError, server().receive, payload(parts) + b"\0")
+        request = server().receive(payload(parts) + b"\0")
+        self.assertEqual(request.message, server().receive(payload(parts)).message)
+
+    def test_all_topics_as_librdkafka_asks(self) -> None:
+        """
+        librdkafka 2.x writes the null array of a flexible Metadata request as four zero bytes instead of one.
+        """
+        frame = bytes.fromhex("0003000c000000030007") + b"rdkafka" + bytes.fromhex("0000000000010000")
+        request = ServerConnection({3: (0, 12)}).receive(frame)
+        self.assertIsNone(request.message.topics)
 
     def test_bad_client_ids(self) -> None:
         """
