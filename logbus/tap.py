@@ -27,6 +27,7 @@ from twisted.python import usage
 from twisted.python.failure import Failure
 
 from logbus.config import ConfigView, keys, parse_properties
+from logbus.config.unenforced import refuse_unenforced
 from logbus.errors import ConfigError, LogbusError
 from logbus.ilogbus import Listener
 from logbus.listening import plugin_for
@@ -114,7 +115,9 @@ def load(options: Options) -> tuple[ConfigView, list[Listener]]:
     if config.get(keys.ZOOKEEPER_CONNECT):
         raise ConfigError("zookeeper.connect: this version keeps its metadata in the data directory; remove the key")
     refuse_absent_protection(config)
-    return config, listeners_of(options, config)
+    listeners = listeners_of(options, config)
+    refuse_unenforced(config, [(at.name, at.endpoint) for at in listeners if at.protocol == "kafka"])
+    return config, listeners
 
 
 def refuse_absent_protection(config: ConfigView) -> None:
