@@ -1,0 +1,26 @@
+"""
+The ``logbus`` command, one module per verb family.
+
+A command's module is imported when the command runs: ``logbus --help`` imports click and nothing else.
+
+::
+
+    app.py        the commands there are
+    running.py    from the command line to the reactor and back: errors, signals, exit statuses
+    options.py    options that commands share
+    output.py     tables, JSON, progress
+    topics.py  produce.py  consume.py  configs.py  clusters.py  dump.py  bench.py
+    dumping.py    what is in the files of a data directory, and what is wrong with it
+    benching.py   the loads of ``bench``;  procstat.py  CPU of the broker
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """Run the command line; the entry point of ``logbus``."""
+    from logbus.cli.app import run_app
+
+    raise SystemExit(run_app())

@@ -1,0 +1,44 @@
+"""
+A Twisted-native client of Kafka-compatible brokers.
+
+::
+
+    cluster.py      where to begin, who leads what, a connection to each broker
+    producer.py     Producer: records out; accumulator.py and partitioner.py are its pure parts
+    consumer.py     SimpleConsumer: records in, from partitions and positions one chooses
+    admin.py        AdminClient: topics, settings, offsets, the cluster
+    offsets.py      offsets by time
+    retry.py        which failures are worth another attempt
+    addresses.py    HOST:PORT
+
+Everything that waits returns a Deferred; nothing here knows the global reactor: :class:`Cluster` is given one.
+
+.. code-block:: python
+
+    cluster = Cluster(reactor, "127.0.0.1:9092")
+    producer = Producer(cluster, wall_clock=time.time, random=Random())
+    sent = await producer.send("orders", b"...", key=b"42")
+    await producer.close()
+    await cluster.close()
+"""
+
+from logbus.client.admin import AdminClient, NewTopic
+from logbus.client.cluster import Cluster
+from logbus.client.consumer import AtTime, ConsumerRecord, SimpleConsumer
+from logbus.client.offsets import EARLIEST, LATEST
+from logbus.client.producer import Producer, RecordMetadata
+from logbus.client.retry import Unreachable
+
+__all__ = [
+    "AdminClient",
+    "AtTime",
+    "Cluster",
+    "ConsumerRecord",
+    "EARLIEST",
+    "LATEST",
+    "NewTopic",
+    "Producer",
+    "RecordMetadata",
+    "SimpleConsumer",
+    "Unreachable",
+]

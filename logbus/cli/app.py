@@ -1,0 +1,124 @@
+"""The commands there are, and what the process says at its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+
+import click
+
+from logbus import __version__
+from logbus.errors import LogbusError
+
+INTERRUPTED = 128 + signal.SIGINT
+
+
+class LazyGroup(click.Group):
+    """
+    A group whose commands are imported when they run.
+
+    :param lazy: by name: ``module:attribute``, and the line of help for the list.
+    """
+
+    def __init__(self, *args: object, lazy: Mapping[str, tuple[str, str]], **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        self.lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.lazy:
+            return None
+        module, _, attribute = self.lazy[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in self.lazy.items()])
+
+
+app = LazyGroup(
+    name="logbus",
+    help="""Work with a logbus or Kafka cluster from the command line.
+
+    \b
+    Example:
+      logbus topics create greetings --partitions 3
+      printf 'hello\\nworld\\n' | logbus produce greetings
+      logbus consume greetings --from-beginning --exit-at-end
+
+    The broker itself is started by: twistd -n logbus
+    """,
+    epilog="Exit status: 0 done, 1 refused or failed (with one line that says why), 2 wrong usage.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    lazy={
+        "topics": ("logbus.cli.topics:topics", "Create, list, describe, delete topics; add partitions."),
+        "produce": ("logbus.cli.produce:produce", "Send lines from standard input as records."),
+        "consume": ("logbus.cli.consume:consume", "Print records."),
+        "configs": ("logbus.cli.configs:configs", "Show and change settings of topics and brokers."),
+        "cluster": ("logbus.cli.clusters:cluster", "Show the brokers."),
+        "dump-log": ("logbus.cli.dump:dump_log", "Show what is in the files of a log, and what is damaged."),
+        "bench": ("logbus.cli.bench:bench", "Measure produce, fetch and latency of a broker."),
+    },
+)
+click.version_option(__version__, prog_name="logbus", message="%(prog)s %(version)s")(app)
+
+
+def run_app(arguments: Sequence[str] | None = None) -> int:
+    """
+    Run a command line.
+
+    :returns: the exit status. A reader of our output that went away, and Ctrl-C, end the process by their signals,
+        as shells expect.
+    """
+    status = 1
+    try:
+        result = app.main(args=arguments, prog_name="logbus", standalone_mode=False)
+        status = result if isinstance(result, int) else 0
+        sys.stdout.flush()
+    except click.ClickException as e:
+        e.show()
+        status = e.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        end_by(signal.SIGINT)
+    except BrokenPipeError:
+        end_by(signal.SIGPIPE)
+    except (LogbusError, OSError) as e:
+        complain(str(e) if not isinstance(e, OSError) else os_problem(e))
+    except Exception as e:
+        if os.environ.get("LOGBUS_DEBUG"):
+            raise
+        complain(f"internal error: {e!r} (LOGBUS_DEBUG=1 shows where)")
+    return status
+
+
+def complain(message: str) -> None:
+    """One line on standard error."""
+    line = " ".join(message.split())
+    try:
+        sys.stderr.write(f"logbus: {line}\n")
+        sys.stderr.flush()
+    except OSError:
+        pass  # nobody listens
+
+
+def os_problem(error: OSError) -> str:
+    """What the system refused, in a line."""
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename else reason
+
+
+def end_by(number: signal.Signals) -> None:
+    """End the process by a signal, leaving nothing to be flushed to who is not there any more."""
+    try:
+        if number is not signal.SIGPIPE:
+            sys.stdout.flush()
+    except OSError:
+        pass
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)

@@ -1,0 +1,254 @@
+"""``logbus consume``."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from logbus.cli.options import bootstrap_options
+from logbus.cli.output import Progress, quantity
+from logbus.errors import ApiError
+
+if TYPE_CHECKING:
+    from logbus.client.cluster import Cluster
+    from logbus.model import TopicPartition
+    from logbus.records.record import Record
+
+Render = Callable[[str, int, "Record"], bytes]
+
+
+@click.command()
+@click.argument("topic")
+@click.option(
+    "--partition", "-p", "partitions", type=click.IntRange(min=0), multiple=True, help="Default: all; may be repeated."
+)
+@click.option("--from-beginning", is_flag=True, help="From the first record that is kept.")
+@click.option("--offset", "-o", type=int, help="From this offset on; -5 stands for the last five of each partition.")
+@click.option(
+    "--timestamp", "-t", metavar="WHEN", help="From this time on: milliseconds since 1970, or 2024-05-01T12:00."
+)
+@click.option("--max-records", "-n", type=click.IntRange(min=0), help="Stop after so many.")
+@click.option("--exit-at-end", "-e", is_flag=True, help="Stop at what is the end now.")
+@click.option("--key-separator", "-K", metavar="TEXT", help="Print KEY, this, VALUE.")
+@click.option(
+    "--format",
+    "-f",
+    "template",
+    metavar="TEXT",
+    help="How a record is printed: %t topic, %p partition, %o offset, %T timestamp, %k key, %v value, %h headers, "
+    "%%; \\n and \\t are known. Default: the value and a newline.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object per line.")
+@bootstrap_options
+def consume(
+    topic: str,
+    partitions: tuple[int, ...],
+    from_beginning: bool,
+    offset: int | None,
+    timestamp: str | None,
+    max_records: int | None,
+    exit_at_end: bool,
+    key_separator: str | None,
+    template: str | None,
+    as_json: bool,
+    bootstrap: str,
+    timeout: float,
+) -> None:
+    """Print records: new ones as they come, until Ctrl-C, unless other options say otherwise.
+
+    \b
+    Example:
+      logbus consume greetings --from-beginning --exit-at-end
+      logbus consume orders --offset -10 --json
+      logbus consume orders --timestamp 2024-05-01T12:00 --format '%p %o %k=%v\\n'
+    """
+    from twisted.internet.defer import CancelledError
+
+    from logbus.cli.running import with_cluster
+    from logbus.client.consumer import SimpleConsumer
+
+    if sum((from_beginning, offset is not None, timestamp is not None)) > 1:
+        raise click.UsageError("only one of --from-beginning, --offset and --timestamp can be given")
+    if sum((template is not None, as_json, key_separator is not None)) > 1:
+        raise click.UsageError("only one of --format, --json and --key-separator can be given")
+    at_ms = None if timestamp is None else when(timestamp)
+    render = renderer(template, as_json, key_separator)
+
+    async def work(cluster: Cluster) -> None:
+        starts, ends = await bounds(cluster, topic, partitions, from_beginning, offset, at_ms)
+        left = max_records
+        open_ends = {each for each in ends if starts[each] < ends[each]} if exit_at_end else set(ends)
+        if left == 0 or not open_ends:
+            return
+        consumer = SimpleConsumer(cluster, reset="earliest")
+        consumer.assign({each: starts[each] for each in open_ends})
+        progress = Progress() if not sys.stdout.isatty() else None
+        out = sys.stdout.buffer
+        count = 0
+        try:
+            while open_ends and left != 0:
+                fetched = await consumer.poll()
+                records = fetched.records
+                if exit_at_end:
+                    end = ends[fetched.partition]
+                    if fetched.next_offset >= end:
+                        open_ends.discard(fetched.partition)
+                        records = [each for each in records if each.offset < end]
+                if left is not None:
+                    records = records[:left]
+                    left -= len(records)
+                index = fetched.partition.partition
+                out.write(b"".join([render(topic, index, each) for each in records]))
+                out.flush()
+                count += len(records)
+                if progress is not None:
+                    progress.show(f"{quantity(count)} records")
+        except CancelledError:
+            # Ctrl-C is how one ends it.
+            pass
+        finally:
+            consumer.close()
+            if progress is not None:
+                progress.clear()
+
+    with_cluster(bootstrap, timeout, work)
+
+
+async def bounds(
+    cluster: Cluster, name: str, chosen: tuple[int, ...], from_beginning: bool, offset: int | None, at_ms: int | None
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """
+    Where to begin in each partition, and where each ends now.
+
+    :raises ApiError: a partition is not there, or has no such offset.
+    """
+    from logbus.client.offsets import EARLIEST, LATEST, list_offsets
+    from logbus.errors import ErrorCode
+    from logbus.model import TopicPartition
+
+    topic = await cluster.topic(name)
+    wanted = [TopicPartition(name, index) for index in dict.fromkeys(chosen or topic.partitions)]
+
+    async def offsets(time: int) -> dict[TopicPartition, int]:
+        found = {}
+        for partition, answer in (await list_offsets(cluster, dict.fromkeys(wanted, time))).items():
+            if isinstance(answer, ApiError):
+                raise answer
+            found[partition] = answer.offset
+        return found
+
+    ends = await offsets(LATEST)
+    if from_beginning:
+        return await offsets(EARLIEST), ends
+    if at_ms is not None:
+        found = await offsets(at_ms)
+        return {each: ends[each] if found[each] < 0 else found[each] for each in wanted}, ends
+    if offset is None:
+        return dict(ends), ends
+    first = await offsets(EARLIEST)
+    if offset < 0:
+        return {each: max(first[each], ends[each] + offset) for each in wanted}, ends
+    for each in wanted:
+        if not first[each] <= offset <= ends[each]:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{each} has no offset {offset}; it has {first[each]} to {ends[each]}"
+            )
+    return dict.fromkeys(wanted, offset), ends
+
+
+def when(text: str) -> int:
+    """
+    A point in time as milliseconds since 1970, from such a number or an ISO 8601 date; local time without a zone.
+
+    :raises click.BadParameter: it is neither.
+    """
+    from datetime import datetime
+
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is neither milliseconds since 1970 nor a date such as 2024-05-01T12:00", param_hint="--timestamp"
+        ) from None
+
+
+def renderer(template: str | None, as_json: bool, key_separator: str | None) -> Render:
+    """How records are printed."""
+    if as_json:
+        return _as_json
+    if template is not None:
+        return _by_template(template)
+    if key_separator is not None:
+        between = key_separator.encode("utf-8", "surrogateescape")
+        return lambda topic, partition, record: b"".join((record.key or b"", between, record.value or b"", b"\n"))
+    return lambda topic, partition, record: (record.value or b"") + b"\n"
+
+
+def _as_json(topic: str, partition: int, record: Record) -> bytes:
+    found: dict[str, object] = {
+        "topic": topic,
+        "partition": partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        **_text("key", record.key),
+        **_text("value", record.value),
+    }
+    if record.headers:
+        found["headers"] = [{"name": _name(name), **_text("value", value)} for name, value in record.headers]
+    return json.dumps(found, ensure_ascii=False).encode() + b"\n"
+
+
+def _text(name: str, data: bytes | None) -> dict[str, str | None]:
+    """Bytes as JSON can have them: text where they are UTF-8, else base64 under a name that says so."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+def _name(name: str) -> str:
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+_ESCAPES = {"\\n": b"\n", "\\t": b"\t", "\\r": b"\r", "\\0": b"\0", "\\\\": b"\\", "%%": b"%"}
+_FIELDS: dict[str, Render] = {
+    "%t": lambda topic, partition, record: topic.encode(),
+    "%p": lambda topic, partition, record: b"%d" % partition,
+    "%o": lambda topic, partition, record: b"%d" % record.offset,
+    "%T": lambda topic, partition, record: b"%d" % record.timestamp,
+    "%k": lambda topic, partition, record: record.key or b"",
+    "%v": lambda topic, partition, record: record.value or b"",
+    "%s": lambda topic, partition, record: record.value or b"",
+    "%h": lambda topic, partition, record: b",".join(
+        name.encode("utf-8", "surrogateescape") + b"=" + (value or b"") for name, value in record.headers
+    ),
+}
+
+
+def _by_template(template: str) -> Render:
+    parts: list[bytes | Render] = []
+    for each in re.findall(r"\\.|%.|[^\\%]+|.", template, re.DOTALL):
+        if each in _FIELDS:
+            parts.append(_FIELDS[each])
+        elif each in _ESCAPES:
+            parts.append(_ESCAPES[each])
+        elif each.startswith("%"):
+            known = " ".join([*_FIELDS, "%%"])
+            raise click.BadParameter(f"{each!r} is not known; there are {known}", param_hint="--format")
+        else:
+            parts.append(each.encode("utf-8", "surrogateescape"))
+
+    def render(topic: str, partition: int, record: Record) -> bytes:
+        return b"".join([each if isinstance(each, bytes) else each(topic, partition, record) for each in parts])
+
+    return render

@@ -1,0 +1,65 @@
+"""Options that commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+
+def bootstrap_options(command: F) -> F:
+    """``--bootstrap`` and ``--timeout``."""
+    command = click.option(
+        "--timeout",
+        type=click.FloatRange(min=0.001),
+        default=30.0,
+        show_default=True,
+        help="Seconds to wait for an answer.",
+    )(command)
+    return click.option(
+        "--bootstrap",
+        "-b",
+        metavar="HOST:PORT",
+        default=DEFAULT_BOOTSTRAP,
+        show_default=True,
+        envvar="LOGBUS_BOOTSTRAP",
+        show_envvar=True,
+        callback=_checked,
+        help="A broker of the cluster; several with commas between.",
+    )(command)
+
+
+def json_option(command: F) -> F:
+    """``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")(command)
+
+
+def pairs(values: tuple[str, ...], option: str) -> dict[str, str]:
+    """
+    Read ``NAME=VALUE`` arguments.
+
+    :raises click.BadParameter: one is not of that form.
+    """
+    found = {}
+    for each in values:
+        name, equals, value = each.partition("=")
+        if not equals or not name.strip():
+            raise click.BadParameter(f"{each!r} is not NAME=VALUE, such as retention.ms=60000", param_hint=option)
+        found[name.strip()] = value
+    return found
+
+
+def _checked(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    from logbus.client.addresses import parse_bootstrap
+    from logbus.errors import ConfigError
+
+    try:
+        parse_bootstrap(value)
+    except ConfigError as e:
+        raise click.BadParameter(str(e)) from None
+    return value

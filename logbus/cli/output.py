@@ -1,0 +1,66 @@
+"""What commands print: tables for people, JSON for scripts, progress for terminals."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from attrs import define, field
+
+
+def print_json(value: Any) -> None:
+    """One JSON value on a line."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+
+
+def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Columns with their names above them; numbers are set to the right."""
+    cells = [[("-" if cell is None else str(cell)) for cell in row] for row in rows]
+    widths = [max(len(name), *(len(row[i]) for row in cells)) if cells else len(name) for i, name in enumerate(head)]
+    right = [
+        bool(cells) and all(row[i].lstrip("-").isdigit() or row[i] == "-" for row in cells) for i in range(len(head))
+    ]
+    lines = []
+    for row in [list(head), *cells]:
+        padded = [
+            cell.rjust(width) if r else cell.ljust(width) for cell, width, r in zip(row, widths, right, strict=True)
+        ]
+        lines.append("  ".join(padded).rstrip())
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _is_terminal() -> bool:
+    return sys.stderr.isatty()
+
+
+@define
+class Progress:
+    """A line on the terminal that says how far long work has come; nothing where there is no terminal."""
+
+    _shown: bool = field(default=False, init=False)
+    _on: bool = field(factory=_is_terminal, init=False)
+
+    def show(self, text: str) -> None:
+        """Replace the line."""
+        if self._on:
+            sys.stderr.write(f"\r\x1b[K{text}")
+            sys.stderr.flush()
+            self._shown = True
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self._shown = False
+
+
+def quantity(number: float) -> str:
+    """A number of bytes or records, for people: ``12.3 M``."""
+    for unit in ("", " k", " M", " G"):
+        if abs(number) < 1000:
+            return f"{number:.0f}" if not unit else f"{number:.1f}{unit}"
+        number /= 1000
+    return f"{number:.1f} T"

@@ -1,0 +1,367 @@
+"""
+A cluster as a client knows it: where to begin, who leads what, and a connection to each broker it talks to.
+
+What is known is kept until somebody finds out that it is wrong (:meth:`Cluster.forget`), and asked for again then.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import frozen
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.endpoints import HostnameEndpoint
+from twisted.internet.error import ConnectError, DNSLookupError
+from twisted.internet.interfaces import IStreamClientEndpoint
+from twisted.internet.task import deferLater
+from twisted.python.failure import Failure
+
+from logbus.client.addresses import parse_bootstrap
+from logbus.client.retry import Backoff, Unreachable, api_error
+from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.model import TopicPartition
+from logbus.net.channel import Channel, Disconnected, RequestTimedOut, connect
+from logbus.timers import Timers
+from logbus.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+
+_NOT_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
+
+
+@frozen
+class Node:
+    """A broker, where it says that it can be reached."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@frozen
+class Partition:
+    """
+    One partition's state.
+
+    :ivar leader: broker id, −1 without a leader.
+    """
+
+    index: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...] = ()
+
+
+@frozen
+class Topic:
+    """
+    One topic.
+
+    :ivar topic_id: zero where brokers know no ids.
+    :ivar partitions: by number, in order.
+    """
+
+    name: str
+    topic_id: uuid.UUID
+    internal: bool
+    partitions: Mapping[int, Partition]
+
+
+class Cluster:
+    """
+    :param reactor: connects, and keeps time.
+    :param bootstrap: ``HOST:PORT``, or several with commas between; asked in order until one answers.
+    :param client_id: what we call ourselves.
+    :param timeout: seconds to wait for an answer.
+    :param connect_timeout: seconds to wait for a connection.
+    :param patience: seconds for which a topic that the brokers do not know is asked for again: one that was just
+        created is not known to all of them at once.
+    :param endpoint: makes the endpoint to a host and port; default: by name, IPv4 and IPv6.
+
+    :ivar nodes: the brokers, by id; empty until metadata were asked for.
+    :ivar cluster_id: None until then.
+    :ivar controller_id: −1 until then.
+    :raises ConfigError: ``bootstrap`` is not a list of addresses.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        bootstrap: str,
+        *,
+        client_id: str = "logbus",
+        timeout: float = 30.0,
+        connect_timeout: float = 10.0,
+        patience: float = 0.5,
+        backoff: Backoff | None = None,
+        endpoint: Callable[[str, int], IStreamClientEndpoint] | None = None,
+    ) -> None:
+        self.reactor = reactor
+        self.bootstrap = parse_bootstrap(bootstrap)
+        self.nodes: Mapping[int, Node] = {}
+        self.cluster_id: str | None = None
+        self.controller_id = -1
+        self.timeout = timeout
+        self.backoff = backoff or Backoff()
+        self._client_id = client_id
+        self._connect_timeout = connect_timeout
+        self._patience = patience
+        self._endpoint = endpoint or (lambda host, port: HostnameEndpoint(reactor, host, port))
+        self._timers = Timers(reactor)
+        self._topics: dict[str, Topic] = {}
+        self._channels: dict[tuple[str, int, str], Channel] = {}
+        self._connecting: dict[tuple[str, int, str], tuple[list[Deferred[Channel]], Deferred[Channel] | None]] = {}
+        self._closed = False
+
+    # What is known.
+
+    def known(self, name: str) -> Topic | None:
+        """What is known of a topic, without asking."""
+        return self._topics.get(name)
+
+    def leader(self, partition: TopicPartition) -> int | None:
+        """The leader of a partition, without asking; None if it is not known or there is none."""
+        topic = self._topics.get(partition.topic)
+        found = None if topic is None else topic.partitions.get(partition.partition)
+        return None if found is None or found.leader < 0 or found.leader not in self.nodes else found.leader
+
+    def forget(self, name: str) -> None:
+        """What is known of a topic proved wrong: ask again when it is next needed."""
+        self._topics.pop(name, None)
+
+    # Asking.
+
+    def topic(self, name: str, *, create: bool = False) -> Deferred[Topic]:
+        """
+        A topic, from what is known or by asking.
+
+        :param create: let the broker create it, if it is set to.
+        :raises ApiError: (in the Deferred) UNKNOWN_TOPIC_OR_PARTITION: there is none; or what else the broker says.
+        :raises Unreachable: no broker answers.
+        """
+        return Deferred.fromCoroutine(self._topic(name, create))
+
+    def topics(self) -> Deferred[list[Topic]]:
+        """All topics by name, asked for anew."""
+        return Deferred.fromCoroutine(self._all_topics())
+
+    def refresh(self) -> Deferred[None]:
+        """Ask for the brokers anew, and for no topics."""
+
+        async def ask() -> None:
+            await self._ask([], False)
+
+        return Deferred.fromCoroutine(ask())
+
+    def any_channel(self) -> Deferred[Channel]:
+        """
+        A connection to whichever broker answers.
+
+        :raises Unreachable: (in the Deferred) none does.
+        """
+        return Deferred.fromCoroutine(self._any_channel())
+
+    def channel(self, node_id: int, lane: str = "") -> Deferred[Channel]:
+        """
+        A connection to one broker.
+
+        :param lane: answers come in order, so that a long poll holds up what follows it: those who wait long use a
+            lane, a connection, of their own.
+        :raises Unreachable: (in the Deferred) it cannot be connected to, or is not known.
+        """
+        node = self.nodes.get(node_id)
+        if node is None:
+            return Deferred.fromCoroutine(self._unknown_node(node_id))
+        return Deferred.fromCoroutine(self._channel(node.host, node.port, lane))
+
+    def controller(self) -> Deferred[Channel]:
+        """A connection to the broker that administers topics."""
+        return Deferred.fromCoroutine(self._controller())
+
+    def close(self) -> Deferred[None]:
+        """Hang up everywhere; fires when all connections are gone."""
+        self._closed = True
+        for _, attempt in list(self._connecting.values()):
+            if attempt is not None:
+                attempt.cancel()
+        channels, self._channels = list(self._channels.values()), {}
+
+        async def close() -> None:
+            for lost in [channel.close() for channel in channels]:
+                await lost
+            self._timers.close()
+
+        return Deferred.fromCoroutine(close())
+
+    # How it works.
+
+    async def _topic(self, name: str, create: bool) -> Topic:
+        topic = self._topics.get(name)
+        if topic is not None:
+            return topic
+        deadline = self.reactor.seconds() + self._patience
+        attempt = 0
+        while True:
+            (answer,) = await self._ask([name], create)
+            if not answer.error_code:
+                return self._topics[name]
+            error = api_error(answer.error_code, f"topic {name}")
+            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                error = ApiError(error.code, f"there is no topic {name!r}")
+            if error.code not in _NOT_YET or self.reactor.seconds() >= deadline:
+                raise error
+            attempt += 1
+            await deferLater(self.reactor, self.backoff.before(attempt))
+
+    async def _all_topics(self) -> list[Topic]:
+        answers = await self._ask(None, False)
+        return [
+            self._topics[each.name] for each in sorted(answers, key=lambda a: a.name or "") if each.name in self._topics
+        ]
+
+    async def _ask(self, names: list[str] | None, create: bool) -> list[MetadataResponseTopic]:
+        """Ask for topics, all of them for None; what comes is noted."""
+        attempt = 0
+        while True:
+            channel = await self._any_channel()
+            request = MetadataRequest(
+                topics=None if names is None else [MetadataRequestTopic(name=name) for name in names],
+                allow_auto_topic_creation=create,
+            )
+            try:
+                response: MetadataResponse = await channel.request(request)
+                break
+            except RequestTimedOut:
+                raise
+            except Disconnected:
+                # A connection that lay idle for long is found to be gone only now.
+                attempt += 1
+                if attempt > 2:
+                    raise
+        if response.error_code:
+            raise api_error(response.error_code, "metadata")
+        self.nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in response.brokers}
+        self.cluster_id = response.cluster_id
+        self.controller_id = response.controller_id
+        if names is None:
+            self._topics.clear()
+        for each in response.topics:
+            if each.name is None:
+                continue
+            if each.error_code:
+                self._topics.pop(each.name, None)
+            else:
+                self._topics[each.name] = topic_of(each)
+        return response.topics
+
+    async def _any_channel(self) -> Channel:
+        for (_, _, lane), channel in list(self._channels.items()):
+            if not lane and channel.usable:
+                return channel
+        known = [(node.host, node.port) for node in self.nodes.values()]
+        problems = []
+        for host, port in dict.fromkeys([*known, *self.bootstrap]):
+            try:
+                return await self._channel(host, port, "")
+            except Unreachable as e:
+                problems.append(str(e))
+        raise Unreachable("; ".join(problems))
+
+    async def _unknown_node(self, node_id: int) -> Channel:
+        await self._ask([], False)
+        node = self.nodes.get(node_id)
+        if node is None:
+            raise Unreachable(f"broker {node_id} is not there; there are {sorted(self.nodes)}")
+        return await self._channel(node.host, node.port, "")
+
+    async def _controller(self) -> Channel:
+        await self._ask([], False)
+        node = self.nodes.get(self.controller_id)
+        return await (self._any_channel() if node is None else self._channel(node.host, node.port, ""))
+
+    async def _channel(self, host: str, port: int, lane: str) -> Channel:
+        if self._closed:
+            raise Unreachable("the client is closed")
+        key = (host, port, lane)
+        channel = self._channels.get(key)
+        if channel is not None and channel.usable:
+            return channel
+        mine: Deferred[Channel] = Deferred()
+        if key in self._connecting:
+            self._connecting[key][0].append(mine)
+            return await mine
+        waiting = [mine]
+        self._connecting[key] = (waiting, None)
+        attempt = connect(self._endpoint(host, port), self._timers, client_id=self._client_id, timeout=self.timeout)
+        self._connecting[key] = (waiting, attempt)
+        late = False
+
+        def expire() -> None:
+            nonlocal late
+            late = True
+            attempt.cancel()
+
+        timer = self._timers.call_later(self._connect_timeout, expire)
+
+        def connected(result: Channel | Failure) -> None:
+            timer.cancel()
+            del self._connecting[key]
+            if isinstance(result, Failure):
+                error = RequestTimedOut(f"no answer in {self._connect_timeout:g} s") if late else result.value
+                problem = Failure(Unreachable(why_unreachable(host, port, error)))
+                for each in waiting:
+                    each.errback(problem)
+                return
+            self._channels[key] = result
+            for each in waiting:
+                each.callback(result)
+
+        attempt.addBoth(connected)
+        return await mine
+
+
+def topic_of(answer: MetadataResponseTopic) -> Topic:
+    """What a broker says of a topic, as a value."""
+    assert answer.name is not None
+    partitions = {
+        each.partition_index: Partition(
+            each.partition_index,
+            each.leader_id,
+            each.leader_epoch,
+            tuple(each.replica_nodes),
+            tuple(each.isr_nodes),
+            tuple(each.offline_replicas),
+        )
+        for each in sorted(answer.partitions, key=lambda each: each.partition_index)
+    }
+    return Topic(answer.name, uuid.UUID(bytes=answer.topic_id), answer.is_internal, partitions)
+
+
+def why_unreachable(host: str, port: int, error: BaseException | None) -> str:
+    """One line on a connection that did not come about: the address, and what went wrong."""
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if isinstance(error, DNSLookupError):
+        return f"cannot connect to {where}: the name {host} cannot be resolved"
+    if isinstance(error, ConnectError):
+        reason = (error.args[0] if error.args else None) or type(error).__doc__ or "no connection"
+        if type(error).__name__ == "ConnectionRefusedError":
+            reason = "connection refused"
+        return f"cannot connect to {where}: {reason}"
+    if isinstance(error, RequestTimedOut):
+        return f"cannot connect to {where}: {error}"
+    if isinstance(error, LogbusError):
+        return f"no Kafka broker at {where}: {error}"
+    if isinstance(error, CancelledError):
+        return f"cannot connect to {where}: given up"
+    return f"cannot connect to {where}: {error!r}"

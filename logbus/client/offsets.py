@@ -1,0 +1,71 @@
+"""Offsets by time, asked of the partitions' leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from logbus.client.cluster import Cluster
+from logbus.client.retry import api_error
+from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.model import TimestampOffset, TopicPartition
+from logbus.wire.messages.records import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+LATEST = -1
+"""Instead of a time: the offset that the next record gets (KIP-32)."""
+EARLIEST = -2
+"""Instead of a time: the first offset that is kept."""
+MAX_TIMESTAMP = -3
+"""Instead of a time: the record with the largest timestamp (KIP-734)."""
+
+
+async def list_offsets(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, TimestampOffset | ApiError]:
+    """
+    The first offset at or after a time, for each partition.
+
+    :param wanted: milliseconds since 1970, :data:`LATEST`, :data:`EARLIEST` or :data:`MAX_TIMESTAMP`.
+    :returns: offset and timestamp −1 where there is no such record; or why the leader does not say.
+    :raises LogbusError: a topic is not there, or a leader cannot be reached.
+    """
+    answers: dict[TopicPartition, TimestampOffset | ApiError] = {}
+    by_leader: dict[int, dict[str, ListOffsetsTopic]] = {}
+    for partition, timestamp in wanted.items():
+        name, index = partition
+        topic = await cluster.topic(name)
+        leader = cluster.leader(partition)
+        if leader is None:
+            if index in topic.partitions:
+                answers[partition] = ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
+            else:
+                there = f"it has 0 to {len(topic.partitions) - 1}"
+                answers[partition] = ApiError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} has no partition {index}; {there}"
+                )
+            continue
+        topics = by_leader.setdefault(leader, {})
+        topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[])).partitions.append(
+            ListOffsetsPartition(partition_index=index, timestamp=timestamp)
+        )
+    for leader, topics in by_leader.items():
+        channel = await cluster.channel(leader)
+        timeout_ms = int(cluster.timeout * 1000)
+        response: ListOffsetsResponse = await channel.request(
+            ListOffsetsRequest(topics=list(topics.values()), timeout_ms=timeout_ms)
+        )
+        for each in response.topics:
+            for answer in each.partitions:
+                partition = TopicPartition(each.name, answer.partition_index)
+                if answer.error_code:
+                    answers[partition] = api_error(answer.error_code, str(partition))
+                else:
+                    answers[partition] = TimestampOffset(answer.timestamp, answer.offset, answer.leader_epoch)
+    for partition in wanted:
+        if partition not in answers:
+            raise LogbusError(f"the broker's answer leaves out {partition}")
+    return answers
