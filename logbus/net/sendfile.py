@@ -77,7 +77,7 @@ class Outbox:
 
     def flush(self, sock: socket.socket) -> None:
         """
-        Send until the socket takes no more, or a turn's worth.
+        Send until the socket takes no more, or at least a turn's worth is sent.
 
         :raises SliceTruncated: a file is shorter than promised; the peer cannot be told.
         :raises OSError: the connection is broken, or a file cannot be read.
@@ -88,7 +88,8 @@ class Outbox:
             part = parts[0]
             size = len(part)
             if isinstance(part, FileSlice):
-                asked = min(size, left)
+                # Not min(size, left): the header before it must not split a slice of just a turn's worth in two.
+                asked = min(size, TURN)
                 sent = self._send_slice(sock, part, asked)
             else:
                 asked = size

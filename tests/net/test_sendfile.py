@@ -145,6 +145,21 @@ class OutboxTests(SynchronousTestCase):
         self.outbox.flush(self.near)
         self.assertEqual((sum(sent), self.outbox.unsent), (TURN, 4 * TURN))
 
+    def test_a_header_does_not_split_a_slice(self) -> None:
+        """
+        A slice of a turn's worth goes out in one call though a header went before it.
+        """
+        counts: list[int] = []
+
+        def sendfile(out: int, file: int, offset: int, count: int) -> int:
+            counts.append(count)
+            return count
+
+        self.patch(os, "sendfile", sendfile)
+        self.outbox.push([b"head", self.file.slice(0, TURN)])
+        self.outbox.flush(self.near)
+        self.assertEqual((counts, self.outbox.unsent), ([TURN], 0))
+
     def test_clearing_lets_go_of_files(self) -> None:
         """
         A lost connection keeps no file open.
