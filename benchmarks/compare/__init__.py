@@ -8,6 +8,7 @@ logbus beside Apache Kafka: the same bytes sent to both, on one machine, in one 
 * :mod:`.wire` writes the requests, byte for byte the same for both, and administers topics;
 * :mod:`.native` compiles the C programs that replay them (``benchmarks/native``);
 * :mod:`.loads` turns a cell into commands, :mod:`.rounds` runs them in turn and reads the brokers' cost from ``/proc``;
+* :mod:`.memory` makes the machine's memory be there, :mod:`.starts` measures starting and idling;
 * :mod:`.limits` says what the machine can do at that moment;
 * :mod:`.report` prints the ratios.
 """

@@ -61,7 +61,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--systems", default="kafka,logbus", help="kafka, logbus or both (the default)")
     parser.add_argument("--seconds", type=float, default=2.0, help="of a round (default 2)")
     parser.add_argument("--rounds", type=int, default=3, help="of a cell and system (default 3)")
-    parser.add_argument("--max-mb", type=float, default=600, help="a producer's round ends at this much (default 600)")
+    parser.add_argument("--max-mb", type=float, default=400, help="a producer's round ends at this much (default 400)")
     parser.add_argument(
         "--slow-sync", type=float, default=0, metavar="MS", help="delay each fsync and fdatasync of both"
     )

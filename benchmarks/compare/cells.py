@@ -53,6 +53,12 @@ class Cell:
         """Whether bytes, rather than requests, are what it moves."""
         return self.batch > 0 and self.kind != "beside-bulk"
 
+    @property
+    def writes_much(self) -> bool:
+        """Whether a round may write as much as it is allowed to."""
+        large = self.batch + self.size > 8 * KB
+        return self.kind == "beside-bulk" or (self.kind in ("produce", "rd-produce") and large)
+
 
 KB: Final = 1000
 

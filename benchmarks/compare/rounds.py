@@ -19,11 +19,14 @@ import attrs
 
 from benchmarks.compare.cells import Cell
 from benchmarks.compare.loads import Load
+from benchmarks.compare.memory import touch
 from benchmarks.compare.procstat import cost, unwritten
 from benchmarks.compare.systems import Running
 
 #: More than this waiting to be written to disk is written before a round: the kernel would begin in the midst of it.
 SETTLED_BYTES = 800_000_000
+#: Memory made ready before a round that writes little; connections and requests take some, too.
+SOME_BYTES = 200_000_000
 #: Seconds the bulk producer has before and after the load it runs beside.
 LEAD = 0.5
 
@@ -161,6 +164,7 @@ def _fill(load: Load, broker: Running) -> None:
 
 def _round(load: Load, broker: Running, seconds: float, max_bytes: float) -> Round:
     settle()
+    touch(load.directory, int(1.3 * max_bytes) if load.cell.writes_much else SOME_BYTES)
     beside = load.background(broker, seconds + 2 * LEAD)
     process = subprocess.Popen(beside, stdout=subprocess.PIPE, text=True) if beside else None
     try:

@@ -21,6 +21,9 @@ import attrs
 
 from benchmarks.compare.wire import Admin
 
+#: Housekeeping between cells, for both: a deleted topic's files go after a second rather than a minute.
+DELETE_DELAY_MS = 1000
+
 #: Kafka's own start script passes these, and a heap of 1 GB.
 KAFKA_JVM = (
     "-Xmx1G",
@@ -84,8 +87,7 @@ class Kafka:
             "offsets.topic.replication.factor=1\ntransaction.state.log.replication.factor=1\n"
             "transaction.state.log.min.isr=1\nshare.coordinator.state.topic.replication.factor=1\n"
             "share.coordinator.state.topic.min.isr=1\n"
-            # Housekeeping between cells: a deleted topic's files go after a second rather than a minute.
-            "log.segment.delete.delay.ms=1000\n"
+            f"log.segment.delete.delay.ms={DELETE_DELAY_MS}\n"
         )
         java = ["java", "-cp", f"{self.jars}/*"]
         format_ = [*java, "kafka.tools.StorageTool", "format", "-t", "Y29tcGFyZS1jbHVzdGVyLQ", "-c", str(properties)]
@@ -120,6 +122,7 @@ class Logbus:
         command += ["-n", "--pidfile=", "logbus", "--data-dir", str(directory / "data")]
         command += ["--listen", f"kafka:tcp:{port}:interface=127.0.0.1"]
         command += ["--listen", "admin:tcp:0:interface=127.0.0.1"]
+        command += ["--set", f"log.segment.delete.delay.ms={DELETE_DELAY_MS}"]
         if synced is not None:
             command += ["--set", f"log.flush.before.ack={str(synced).lower()}"]
         return command
