@@ -400,7 +400,9 @@ class Log:
         if bound is None or bound > end:
             bound = end
         data = None
-        if offset < bound and max_bytes > 0:
+        if max_bytes < 0:
+            max_bytes = 0
+        if offset < bound and (max_bytes or min_one_batch):
             segments = self.segments
             segment = segments[-1]
             if offset >= segment.base_offset:

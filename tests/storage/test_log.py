@@ -249,7 +249,10 @@ class ReadTests(SynchronousTestCase):
         self.assertEqual(self.offsets(0, two - 1), [0])
         self.assertEqual(self.offsets(0, 1), [0])
         self.assertEqual(self.offsets(0, 1, min_one_batch=False), [])
-        self.assertEqual(self.offsets(0, 0), [])
+        self.assertEqual(self.offsets(0, 0), [0])
+        self.assertEqual(self.offsets(0, -5), [0])
+        self.assertEqual(self.offsets(0, 0, min_one_batch=False), [])
+        self.assertEqual(self.offsets(0, -5, min_one_batch=False), [])
         self.assertEqual(self.offsets(6, 1, bound=8), [6])
 
     def test_over_segments(self) -> None:
