@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
+from uuid import UUID
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
@@ -29,6 +30,7 @@ class Want:
     :ivar max_bytes: at most so much of this partition, but for the first batch of the whole answer.
     :ivar current_leader_epoch: the epoch the client believes in (−1: no check).
     :ivar last_fetched_epoch: epoch of the last record the client has (−1: no check for divergence).
+    :ivar topic_id: the topic that is meant, where the client said which; another one of that name is not.
     :ivar refused: set when the partition cannot even be looked for, for example because its topic id is unknown.
     """
 
@@ -38,6 +40,7 @@ class Want:
     max_bytes: int
     current_leader_epoch: int = NO_EPOCH
     last_fetched_epoch: int = NO_EPOCH
+    topic_id: UUID | None = None
     refused: ApiError | None = None
 
 
@@ -143,6 +146,10 @@ class Reader:
                 if want.refused is not None:
                     raise want.refused
                 replica = self._replicas.leader(want.topic, want.partition, want.current_leader_epoch)
+                if want.topic_id is not None and want.topic_id != replica.topic_id:
+                    raise ApiError(
+                        ErrorCode.UNKNOWN_TOPIC_ID, f"{want.topic} has the id {replica.topic_id}, not {want.topic_id}"
+                    )
                 self._read_one(got, replica, left, committed, min_one=size == 0)
             except (ApiError, StorageError) as e:
                 got.error = e if isinstance(e, ApiError) else ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e))

@@ -26,6 +26,9 @@ from logbus.records.checksum import Buffer
 from logbus.storage.log import Appended, Log, ReadResult
 from logbus.storage.manager import LogManager
 
+# More bytes than anybody can wait for.
+_ENOUGH = 1 << 62
+
 
 class Watcher(Protocol):
     """Someone who wants to know when records become readable."""
@@ -92,8 +95,12 @@ class Replica:
 
     def take(self, given: LeaderAndIsr) -> None:
         """Take the role the controller gives."""
-        if self.partition.take(given, self.log.log_end_offset) and self.partition.is_leader:
+        if not self.partition.take(given, self.log.log_end_offset):
+            return
+        if self.partition.is_leader:
             self.log.become_leader(given.leader_epoch)
+        else:
+            self._tell(_ENOUGH)
 
     def durable(self) -> Deferred[None] | None:
         """
@@ -125,7 +132,7 @@ class Replica:
     def retire(self) -> None:
         """The partition is gone from here: whoever waits for it must look again."""
         self.partition.is_leader = False
-        self._tell(1 << 30)
+        self._tell(_ENOUGH)
 
 
 @implementer(IReplicaHost)

@@ -95,12 +95,13 @@ class FetchHandlers:
             return session, session, True
         session = self.sessions.resume(session_id, epoch, by_id=by_id)
         session.update(wants, self._forgotten(message, by_id))
+        self._resolve_again(session)
         return session, session, False
 
     def _wants(self, message: FetchRequest, by_id: bool, *, zstd: bool) -> list[Remembered]:
         wants: list[Remembered] = []
         for topic in message.topics:
-            name, key, refused = self._resolve(topic.topic, topic.topic_id, by_id)
+            name, key, topic_id, refused = self._resolve(topic.topic, topic.topic_id, by_id)
             if not zstd and refused is None and topic.partitions:
                 refused = self._unreadable(name, topic.partitions[0].partition)
             wants += [
@@ -111,6 +112,7 @@ class FetchHandlers:
                     max_bytes=asked.partition_max_bytes,
                     current_leader_epoch=asked.current_leader_epoch,
                     last_fetched_epoch=asked.last_fetched_epoch,
+                    topic_id=topic_id,
                     refused=refused,
                     topic_key=key,
                 )
@@ -118,14 +120,24 @@ class FetchHandlers:
             ]
         return wants
 
-    def _resolve(self, name: str, topic_id: bytes, by_id: bool) -> tuple[str, TopicKey, ApiError | None]:
-        """The name of a topic, what the client calls it, and why there is none."""
+    def _resolve(self, name: str, topic_id: bytes, by_id: bool) -> tuple[str, TopicKey, UUID | None, ApiError | None]:
+        """The name of a topic, what the client calls it, its id if that is what counts, and why there is none."""
         if not by_id:
-            return name, name, None
-        topic = self._metadata.topic_by_id(UUID(bytes=topic_id))
+            return name, name, None, None
+        wanted = UUID(bytes=topic_id)
+        topic = self._metadata.topic_by_id(wanted)
         if topic is not None:
-            return topic.name, topic_id, None
-        return "", topic_id, ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {UUID(bytes=topic_id)}")
+            return topic.name, topic_id, wanted, None
+        return "", topic_id, wanted, ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {wanted}")
+
+    def _resolve_again(self, session: FetchSession) -> None:
+        """Topics may have become known since the client named their ids; it does not name them again."""
+        for want in session.nameless():
+            assert want.topic_id is not None
+            topic = self._metadata.topic_by_id(want.topic_id)
+            if topic is not None:
+                want.topic, want.refused = topic.name, None
+                session.update([want], [])
 
     def _unreadable(self, topic: str, partition: int) -> ApiError | None:
         """Why a client that knows no zstd gets nothing of a topic that compresses with it (as with Kafka)."""

@@ -57,6 +57,7 @@ class FetchSession:
     _dirty: dict[Key, None] = field(factory=dict, init=False)
     _watched: dict[tuple[str, int], Replica] = field(factory=dict, init=False)
     _keys: dict[tuple[str, int], Key] = field(factory=dict, init=False)
+    _nameless: dict[Key, None] = field(factory=dict, init=False)
     _arrivals: Watcher | None = field(default=None, init=False)
 
     @property
@@ -94,17 +95,26 @@ class FetchSession:
             if before is not None:
                 want.told = before.told
             self.partitions[key] = want
-            self._keys[(want.topic, want.partition)] = key
             self._dirty[key] = None
+            if want.topic:
+                self._keys[(want.topic, want.partition)] = key
+                self._nameless.pop(key, None)
+            else:
+                self._nameless[key] = None
         for key in forgotten:
             gone = self.partitions.pop(key, None)
             self._dirty.pop(key, None)
-            if gone is not None:
-                name = (gone.topic, gone.partition)
-                self._keys.pop(name, None)
+            self._nameless.pop(key, None)
+            # A topic that was made again has its name in the session twice for a moment, under two ids.
+            if gone is not None and self._keys.get(name := (gone.topic, gone.partition)) == key:
+                del self._keys[name]
                 replica = self._watched.pop(name, None)
                 if replica is not None:
                     replica.watchers.pop(self, None)
+
+    def nameless(self) -> list[Remembered]:
+        """The partitions of topics whose ids were not known."""
+        return [self.partitions[key] for key in self._nameless]
 
     def worth_telling(self, got: Sequence[Got], *, everything: bool) -> list[Got]:
         """
@@ -119,11 +129,13 @@ class FetchSession:
             key = (want.topic_key, want.partition)
             if key not in self.partitions:
                 continue
-            self._dirty.pop(key, None)
             state = (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset)
             has_news = answer.data is not None or answer.error is not None or answer.diverging is not None
-            if has_news or want.offset < answer.last_stable_offset:
+            if has_news:
+                self._dirty.pop(key, None)
                 self._dirty[key] = None
+            elif want.offset >= answer.last_stable_offset:
+                self._dirty.pop(key, None)
             if everything or has_news or want.told != state:
                 told.append(answer)
                 want.told = None if answer.error is not None else state
