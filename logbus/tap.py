@@ -64,16 +64,13 @@ class Options(usage.Options):
 
     def __init__(self) -> None:
         super().__init__()
-        self["set"] = {}
+        self["set"] = []
         self["listen"] = []
         self["advertise"] = []
 
     def opt_set(self, setting: str) -> None:
         """KEY=VALUE: one configuration key; may be repeated, and wins over --config."""
-        key, equals, value = setting.partition("=")
-        if not equals or not key.strip():
-            raise usage.UsageError(f"--set {setting}: expected KEY=VALUE, such as num.partitions=3")
-        self["set"][key.strip()] = value
+        self["set"].append(setting)
 
     opt_s = opt_set
 
@@ -103,7 +100,7 @@ def load(options: Options) -> tuple[ConfigView, list[Listener]]:
             file = dict(parse_properties(Path(options["config"]).read_text(encoding="utf-8")))
         except (OSError, UnicodeDecodeError) as e:
             raise ConfigError(f"--config {options['config']}: cannot be read: {e}") from e
-    settings = dict(options["set"])
+    settings = dict(parse_set(text) for text in options["set"])
     for option, key in (
         ("data-dir", keys.LOG_DIRS),
         ("broker-id", keys.BROKER_ID),
@@ -114,31 +111,21 @@ def load(options: Options) -> tuple[ConfigView, list[Listener]]:
     config = ConfigView.load(file, settings)
     if config.get(keys.ZOOKEEPER_CONNECT):
         raise ConfigError("zookeeper.connect: this version keeps its metadata in the data directory; remove the key")
-    refuse_absent_protection(config)
     listeners = listeners_of(options, config)
     refuse_unenforced(config, [(at.name, at.endpoint) for at in listeners if at.protocol == "kafka"])
     return config, listeners
 
 
-def refuse_absent_protection(config: ConfigView) -> None:
+def parse_set(text: str) -> tuple[str, str]:
     """
-    Who asks for protection that is not there must not believe that he has it.
+    Read the value of ``--set``: ``KEY=VALUE``.
 
-    :raise ConfigError: the file wants an authorizer, or a listener with TLS or SASL.
+    :raise ConfigError: it is not of this form.
     """
-    if config.get(keys.AUTHORIZER_CLASS_NAME):
-        raise ConfigError(
-            "authorizer.class.name: this version does not authorize; remove the key, and let only those reach the "
-            "broker who may do everything"
-        )
-    protocols = config.get(keys.LISTENER_SECURITY_PROTOCOL_MAP)
-    for at in config.get(keys.LISTENERS) or ():
-        protocol = protocols.get(at.name, "PLAINTEXT")
-        if protocol != "PLAINTEXT":
-            raise ConfigError(
-                f"listeners: {at.name} is to speak {protocol}, and this version speaks PLAINTEXT there; for TLS use "
-                "--listen NAME=kafka:ssl:PORT:privateKey=FILE:certKey=FILE"
-            )
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"--set {text}: expected KEY=VALUE, such as num.partitions=3")
+    return key.strip(), value
 
 
 def listeners_of(options: Options, config: ConfigView) -> list[Listener]:
@@ -300,7 +287,11 @@ class BrokerRunner(Service):
         reactor.seconds = time.monotonic  # type: ignore[method-assign]
         for warning in self._config.warnings:
             _log.warn("{warning}", warning=warning)
-        self._broker = Broker(reactor, self._config, self._listeners, release=self._release)
+        try:
+            self._broker = Broker(reactor, self._config, self._listeners, release=self._release)
+        except LogbusError:
+            self._lost(Failure())
+            return
         self._broker.when_lost(self._lost)
         self._broker.startService().addErrback(self._lost)
 
@@ -313,9 +304,11 @@ class BrokerRunner(Service):
             return  # Told to stop while it was starting.
         if failure.check(LogbusError):
             _log.critical("logbus: {reason}", reason=failure.value)
-            sys.stderr.write(f"logbus: {failure.value}\n")
         else:
             _log.failure("logbus cannot go on", failure)
+        if sys.__stderr__ is not None:
+            # The log has it already, and twistd has sys.stderr written to the log: this is for who looks on.
+            sys.__stderr__.write(f"logbus: {failure.getErrorMessage()}\n")
         from twisted.internet import reactor
 
         # twistd has no way to be told an exit status; this runs when all else is done, the pid file removed.

@@ -39,7 +39,7 @@ class AbsentProtectionTests(SynchronousTestCase):
             "listeners=CLIENTS://127.0.0.1:9093",
             "listener.security.protocol.map=CLIENTS:SASL_SSL",
         )
-        self.assertIn("CLIENTS", str(error))
+        self.assertIn("listener CLIENTS", str(error))
 
     def test_plain_listeners_of_any_name_are_fine(self) -> None:
         """A file of Kafka's with plain listeners starts a broker."""
