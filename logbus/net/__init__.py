@@ -8,6 +8,7 @@ The Twisted shell of :mod:`logbus.wire`: sockets, time, and limits.
 :mod:`~logbus.net.icarrier`         what the transport and the connection know of each other
 :mod:`~logbus.net.protocol`         the connections of one listener: admission, sweep, drain
 :mod:`~logbus.net.serving`          one connection: requests to the router, answers in order
+:mod:`~logbus.net.pending`          answers that wait for one before them
 :mod:`~logbus.net.context`          who asks
 :mod:`~logbus.net.budget`           memory for large requests, shared by all connections
 :mod:`~logbus.net.limits`           what a peer may do

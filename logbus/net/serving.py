@@ -8,7 +8,6 @@ then at the client. So nothing a peer sends can pile up here.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
 from typing import Protocol as Shape
@@ -27,8 +26,9 @@ from logbus.net.context import RequestContext
 from logbus.net.icarrier import ICarrier
 from logbus.net.limits import Complaints, ConnectionLimits
 from logbus.net.metrics import NetMetrics
+from logbus.net.pending import Pending, PendingAnswers
 from logbus.net.sendfile import StreamCarrier
-from logbus.records.slices import Parts, total_length
+from logbus.records.slices import Parts
 from logbus.wire.connection import Request, ServerConnection
 from logbus.wire.framing import FrameBuffer
 
@@ -70,19 +70,6 @@ class Listener(Shape):
         """Forget a connection."""
 
 
-class _Pending:
-    """The place of an answer that is not ready, or that waits for one before it."""
-
-    __slots__ = ("deferred", "parts", "ready", "request", "size")
-
-    def __init__(self, request: Request, deferred: Deferred[Answer] | None, parts: Parts) -> None:
-        self.request = request
-        self.deferred = deferred
-        self.parts = parts
-        self.ready = deferred is None
-        self.size = total_length(parts)
-
-
 @implementer(IHalfCloseableProtocol)
 class KafkaServerProtocol(Protocol):
     """
@@ -107,9 +94,8 @@ class KafkaServerProtocol(Protocol):
         self._budget = listener.budget
         self._carrier: ICarrier
         self._out: Parts = []
-        self._pending: deque[_Pending] = deque()
-        self._ready_bytes = 0
-        self._blocker: _Pending | None = None
+        self._pending = PendingAnswers(limits.max_pending, limits.max_unsent, listener.metrics)
+        self._blocker: Pending | None = None
         self._stops = 0
         self._serving = False
         self._lost = False
@@ -168,9 +154,7 @@ class KafkaServerProtocol(Protocol):
         if self._later is not None:
             self._later.cancel()
             self._later = None
-        pending, self._pending = self._pending, deque()
-        self.metrics.requests_pending -= len(pending)
-        for entry in pending:
+        for entry in self._pending.clear():
             if entry.deferred is not None and entry.request.api_key != PRODUCE:
                 entry.deferred.cancel()
         self._budget.forget(self)
@@ -275,7 +259,7 @@ class KafkaServerProtocol(Protocol):
                 elif answer is None:
                     pass
                 elif pending:
-                    self._append(_Pending(request, None, respond(request, answer)))
+                    self._append(Pending(request, None, respond(request, answer)))
                 else:
                     parts = respond(request, answer)
                     self._out += parts
@@ -307,55 +291,41 @@ class KafkaServerProtocol(Protocol):
             if self._stops & _MEMORY:
                 self._throttle()
 
-    def _append(self, entry: _Pending) -> None:
-        self._pending.append(entry)
-        self.metrics.requests_pending += 1
-        self._ready_bytes += entry.size
-        if self._too_many_pending():
+    def _append(self, entry: Pending) -> None:
+        self._pending.add(entry)
+        if self._pending.full:
             self._stops |= _PENDING
             self._throttle()
 
-    def _too_many_pending(self) -> bool:
-        limits = self._limits
-        return len(self._pending) >= limits.max_pending or self._ready_bytes > limits.max_unsent
-
     def _wait(self, request: Request, answer: Deferred[Answer]) -> None:
-        entry = _Pending(request, answer, [])
+        entry = Pending(request, answer, [])
         self._append(entry)
         answer.addCallbacks(self._answered, self._failed, callbackArgs=(entry,), errbackArgs=(entry,))
         if not entry.ready and (request.api_key != PRODUCE or request.exclusive):
             self._blocker = entry
             self._stops |= _BLOCKED
 
-    def _answered(self, answer: Answer, entry: _Pending) -> None:
+    def _answered(self, answer: Answer, entry: Pending) -> None:
         if self._lost:
             return
         try:
-            if answer is not None:
-                entry.parts = self._wire.respond(entry.request, answer)
+            parts: Parts = [] if answer is None else self._wire.respond(entry.request, answer)
         except Exception:
             self._fail(Failure())
             return
-        entry.ready = True
-        entry.size = total_length(entry.parts)
-        self._ready_bytes += entry.size
-        pending = self._pending
-        while pending and pending[0].ready:
-            first = pending.popleft()
-            self._out += first.parts
-            self._ready_bytes -= first.size
-            self.metrics.requests_pending -= 1
+        for ready in self._pending.settle(entry, parts):
+            self._out += ready
         if self._out and not self._serving:
             self._flush()
         # The one who gave the answer may be in the middle of something: whatever comes next has a turn of its own.
         if entry is self._blocker:
             self._blocker = None
             self._go_on_later(_BLOCKED)
-        if self._stops & _PENDING and not self._too_many_pending():
+        if self._stops & _PENDING and not self._pending.full:
             self._go_on_later(_PENDING)
         self._finish_if_ended()
 
-    def _failed(self, failure: Failure, entry: _Pending) -> None:
+    def _failed(self, failure: Failure, entry: Pending) -> None:
         if self._lost and failure.check(CancelledError):
             return
         if isinstance(failure.value, ProtocolError):

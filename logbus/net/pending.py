@@ -1,0 +1,84 @@
+"""Answers that are not ready, or that wait for one before them: they leave in the order of their requests."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from logbus.net.metrics import NetMetrics
+from logbus.records.slices import Parts, total_length
+from logbus.wire.connection import Request
+
+
+class Pending:
+    """
+    The place of one answer.
+
+    :ivar deferred: what gives it; None if it was ready from the first.
+    :ivar parts: the answer, once it is ready; empty if nothing is to be sent.
+    """
+
+    __slots__ = ("deferred", "parts", "ready", "request", "size")
+
+    def __init__(self, request: Request, deferred: Deferred[Any] | None, parts: Parts) -> None:
+        self.request = request
+        self.deferred = deferred
+        self.parts = parts
+        self.ready = deferred is None
+        self.size = total_length(parts)
+
+
+class PendingAnswers:
+    """
+    The answers of one connection that cannot leave yet.
+
+    :param most: how many there may be.
+    :param most_bytes: bytes of those that are ready and wait for others.
+    """
+
+    __slots__ = ("_metrics", "_most", "_most_bytes", "_queue", "_ready_bytes")
+
+    def __init__(self, most: int, most_bytes: int, metrics: NetMetrics) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self._metrics = metrics
+        self._queue: deque[Pending] = deque()
+        self._ready_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def full(self) -> bool:
+        """Whether no further request may be begun."""
+        return len(self._queue) >= self._most or self._ready_bytes > self._most_bytes
+
+    def add(self, pending: Pending) -> None:
+        """Keep a place for the answer to the newest request."""
+        self._queue.append(pending)
+        self._ready_bytes += pending.size
+        self._metrics.requests_pending += 1
+
+    def settle(self, pending: Pending, parts: Parts) -> Iterator[Parts]:
+        """An answer is ready; gives those that may leave now, oldest first."""
+        pending.parts = parts
+        pending.ready = True
+        pending.size = total_length(parts)
+        self._ready_bytes += pending.size
+        queue = self._queue
+        while queue and queue[0].ready:
+            first = queue.popleft()
+            self._ready_bytes -= first.size
+            self._metrics.requests_pending -= 1
+            yield first.parts
+
+    def clear(self) -> list[Pending]:
+        """Forget all; gives them back, oldest first."""
+        forgotten = list(self._queue)
+        self._queue.clear()
+        self._ready_bytes = 0
+        self._metrics.requests_pending -= len(forgotten)
+        return forgotten
