@@ -307,8 +307,10 @@ class Durability:
         if offset not in self._snapshots:
             self._snapshots.append(offset)
         # Those at the start of a segment stay as long as it does: truncation goes back to them.
-        bases = {segment.base_offset for segment in log.segments}
-        superseded = [old for old in self._snapshots[:-_KEPT_SNAPSHOTS] if old not in bases]
+        needed = {segment.base_offset for segment in log.segments}
+        # And recovery begins at the recovery point that is on disk, which may be several write-backs behind.
+        needed.add(max((old for old in self._snapshots if old <= log.checkpointed_recovery_point), default=-1))
+        superseded = [old for old in self._snapshots[:-_KEPT_SNAPSHOTS] if old not in needed]
         self._snapshots = [kept for kept in self._snapshots if kept not in superseded]
         return snapshot_path(log.directory, offset), [snapshot_path(log.directory, old) for old in superseded]
 

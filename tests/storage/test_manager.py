@@ -188,6 +188,23 @@ class ManagerTests(SynchronousTestCase):
         at = steps.index(("truncate", "orders-0/00000000000000000000.log"))
         self.assertEqual(steps[at - 1], ("replace", "recovery-point-offset-checkpoint"))
 
+    def test_snapshot_of_the_recovery_point_on_disk(self) -> None:
+        """
+        Write-backs come faster than recovery points are put down; the snapshot that a recovery from the one on disk
+        begins with is kept all the while, so that only what came after it is scanned.
+        """
+        disk = MemoryDisk()
+        manager = opened(self, disk)
+        log = self.successResultOf(manager.create(PARTITION))
+        for turn in range(6):
+            log.append_as_leader(batch(), 0)
+            self.successResultOf(log.durability.write_back_and_wait())
+            if turn == 0:
+                self.successResultOf(manager.directories[0].checkpoint_recovery_points())
+        kept = sorted(name for name in disk.names("orders-0") if name.endswith(".snapshot"))
+        self.assertIn(f"{1:020d}.snapshot", kept)
+        self.assertLessEqual(len(kept), 4)
+
     def test_delete_records(self) -> None:
         """The new start is on disk when the answer comes, and survives a kill."""
         disk = MemoryDisk()
