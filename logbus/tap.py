@@ -59,7 +59,14 @@ class Options(usage.Options):
         ["data-dir", "d", None, "Where the data goes: short for log.dirs. [default: logbus-data]"],
         ["broker-id", "b", None, "This broker's number: short for broker.id. [default: 0]"],
         ["zookeeper", "z", None, "Short for zookeeper.connect; without it the metadata is kept in the data directory."],
-        ["as-version", None, None, "Advertise only what this Kafka release has: " + ", ".join(RELEASES) + "."],
+        [
+            "as-version",
+            None,
+            None,
+            "Advertise only what this Kafka release has: "
+            + ", ".join(RELEASES)
+            + ". [default: 3.9, without the versions that later releases dropped]",
+        ],
     ]
 
     def __init__(self) -> None:

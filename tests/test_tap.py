@@ -1,0 +1,335 @@
+"""``twistd logbus`` as an operator meets it: options, what is said when it cannot start, and how it stops."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from twisted.application.service import IService
+
+from logbus.tap import Options, makeService
+from logbus.testing import Broker
+
+TWISTD = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()", "-n", "--pidfile=", "logbus"]
+SECONDS = 30
+FREE = ("--listen", "kafka:tcp:0:interface=127.0.0.1", "--listen", "admin:tcp:0:interface=127.0.0.1")
+
+
+def start_fails(cwd: Path, *arguments: str) -> str:
+    """Run a broker that cannot start, and return the one line it says why."""
+    done = subprocess.run(
+        [*TWISTD, *arguments],
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stdout + done.stderr
+    assert lines[0].startswith("logbus: ")
+    assert "Traceback" not in done.stdout
+    return lines[0]
+
+
+def contents(directory: Path) -> Mapping[str, bytes | None]:
+    """Everything below a directory."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes() if path.is_file() else None
+        for path in sorted(directory.rglob("*"))
+    }
+
+
+@contextmanager
+def twistd(cwd: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A broker in a process of its own, for as long as the block takes."""
+    process = subprocess.Popen(
+        [*TWISTD, *arguments], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(SECONDS)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def read_until(process: subprocess.Popen[str], pattern: str) -> str:
+    """What a process prints, to the first line that matches."""
+    assert process.stdout is not None
+    read = ""
+    for line in process.stdout:
+        read += line
+        if re.search(pattern, line):
+            return read
+    raise AssertionError(f"the broker ended:\n{read}")
+
+
+def stop(process: subprocess.Popen[str]) -> str:
+    """End a process by SIGTERM, and return the rest of what it prints."""
+    process.terminate()
+    assert process.stdout is not None
+    rest = process.stdout.read()
+    # twistd stops in order, and then ends by the signal that stopped it.
+    assert process.wait(SECONDS) in (0, -signal.SIGTERM), rest
+    return rest
+
+
+# What is wrong with the options is one line, and changes nothing.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--set", "num.partitons=3"], "num.partitons is not a broker configuration key; did you mean num.partitions"),
+        (["--set", "num.partitions=many"], "num.partitions: 'many' is not valid; accepted: a whole number from 1 to"),
+        (["--set", "num.partitions=0"], "num.partitions: '0' is not valid"),
+        (["--set", "num.partitions"], "--set num.partitions: expected KEY=VALUE"),
+        (["--set", "retention.ms=1"], "retention.ms is a key of topics; a broker's is log.retention.ms"),
+        (["--broker-id", "one"], "broker.id: 'one' is not valid"),
+        (["--config", "missing.properties"], "--config missing.properties: cannot be read"),
+        (["--listen", "9092"], "--listen 9092: expected [NAME=]PROTOCOL:ENDPOINT"),
+        (["--listen", "amqp:tcp:5672"], "there is no protocol 'amqp'; there are: admin, kafka"),
+        (["--listen", "kafka:tcp:port"], "'tcp:port' is not a server endpoint such as tcp:9092"),
+        (["--listen", "kafka:tcp:70000"], "port must be 0-65535"),
+        (["--listen", "kafka:tcp:0", "--listen", "kafka:tcp:0"], "two listeners are named kafka"),
+        (["--advertise", "kafka"], "--advertise kafka: expected NAME=HOST:PORT"),
+        (["--advertise", "other=host:1"], "--advertise other: there is no such listener; there are: kafka, admin"),
+        (["--as-version", "0.11"], "--as-version 0.11: expected one of 2.1, "),
+        (["--zookeeper", "localhost:2181"], "zookeeper.connect"),
+        (["--set", "authorizer.class.name=kafka.security.authorizer.AclAuthorizer"], "authorizer.class.name: "),
+        (["--set", "super.users=User:me"], "super.users: "),
+        (["--set", "listener.name.kafka.plain.sasl.jaas.config=x"], "plain.sasl.jaas.config: "),
+        (["--set", "listeners=SSL://127.0.0.1:9093"], "listener SSL: SSL needs an endpoint"),
+        (["--listen", "SASL_SSL=kafka:tcp:0"], "SASL_SSL is not possible"),
+    ],
+)
+def test_wrong_options(
+    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One line on standard error names the option or key, and what would be right; nothing is made."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as exited:
+        make(*arguments)
+    assert exited.value.code == 1
+    said = capfd.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert words in said[0]
+    assert contents(tmp_path) == {}
+
+
+def make(*arguments: str) -> IService:
+    """What twistd makes of a command line, before it runs it."""
+    options = Options()
+    options.parseOptions(arguments)
+    return makeService(options)
+
+
+def test_an_unknown_key_ends_the_process(tmp_path: Path) -> None:
+    """The whole way through twistd: one line, status 1, no data directory."""
+    said = start_fails(tmp_path, "--set", "num.partitons=3")
+    assert "did you mean num.partitions?" in said
+    assert contents(tmp_path) == {}
+
+
+def test_set_wins_over_the_file(tmp_path: Path) -> None:
+    """A key on the command line counts, whatever the file says."""
+    from logbus.config import keys
+    from logbus.tap import load
+
+    (tmp_path / "server.properties").write_text("num.partitions=3\nlog.retention.hours=7\n")
+    options = Options()
+    options.parseOptions(["-c", str(tmp_path / "server.properties"), "-s", "num.partitions=5", "-b", "4", "-d", "here"])
+    config, listeners = load(options)
+    assert config.get(keys.NUM_PARTITIONS) == 5
+    assert config.get(keys.LOG_RETENTION_MS) == 7 * 3_600_000
+    assert (config.get(keys.BROKER_ID), config.get(keys.LOG_DIRS)) == (4, ("here",))
+    assert [listener.name for listener in listeners] == ["kafka", "admin"]
+
+
+def test_help(tmp_path: Path) -> None:
+    """Each option is explained, with its default."""
+    done = subprocess.run(
+        [*TWISTD, "--help"], cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert done.returncode == 0
+    text = " ".join(done.stdout.split())
+    for option, default in (
+        ("--config=", None),
+        ("--set=", None),
+        ("--data-dir=", "logbus-data"),
+        ("--broker-id=", "0"),
+        ("--zookeeper=", None),
+        ("--listen=", "kafka:tcp:9092:interface=127.0.0.1 and admin:tcp:8080:interface=127.0.0.1"),
+        ("--advertise=", None),
+        ("--as-version=", "3.9, without the versions that later releases dropped"),
+    ):
+        _, found, rest = text.partition(option)
+        assert found, option
+        explained = re.split(r" -{1,2}[a-z]", rest, maxsplit=1)[0]
+        assert len(explained) > 30, option
+        assert default is None or f"[default: {default}]".replace(" ", "") in explained.replace(" ", ""), option
+    assert contents(tmp_path) == {}
+
+
+# What is wrong with ports and directories.
+
+
+def test_port_in_use(tmp_path: Path) -> None:
+    """The listener and its port are named, and the data directory is not made."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = start_fails(tmp_path, "--listen", f"kafka:tcp:{port}:interface=127.0.0.1", "--data-dir", "data")
+    assert f"listener kafka (tcp:{port}:interface=127.0.0.1)" in said
+    assert "in use" in said
+    assert contents(tmp_path) == {}
+
+
+def test_one_port_for_two_listeners(tmp_path: Path) -> None:
+    """Ports that the command line itself gives twice are found, too."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    said = start_fails(
+        tmp_path,
+        "--listen",
+        f"kafka:tcp:{port}:interface=127.0.0.1",
+        "--listen",
+        f"admin:tcp:{port}:interface=127.0.0.1",
+    )
+    assert "listener admin" in said
+    assert contents(tmp_path) == {}
+
+
+def test_double_start(tmp_path: Path) -> None:
+    """A second broker on the same directory is refused, and the first one does not notice."""
+    with Broker(data_dir=tmp_path / "data") as broker:
+        before = set(contents(broker.data_dir))
+        said = start_fails(tmp_path, "--data-dir", "data", *FREE)
+        assert "data is in use by another broker" in said
+        assert set(contents(broker.data_dir)) == before
+        assert serves(broker)
+
+
+def serves(broker: Broker) -> bool:
+    """Whether a broker answers."""
+    from confluent_kafka.admin import AdminClient
+
+    return bool(AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=SECONDS).brokers)
+
+
+@pytest.mark.parametrize("directory", ["file", "file/below", "/proc/logbus-test"])
+def test_directory_that_cannot_be(tmp_path: Path, directory: str) -> None:
+    """A directory that nobody, root neither, could write is named."""
+    if directory.startswith("/proc") and not sys.platform.startswith("linux"):
+        pytest.skip("no /proc here")
+    (tmp_path / "file").write_bytes(b"mine")
+    assert directory in start_fails(tmp_path, "--data-dir", directory, *FREE)
+    assert contents(tmp_path) == {"file": b"mine"}
+
+
+def test_directory_of_another_broker(tmp_path: Path) -> None:
+    """A directory stays the broker's whose number it bears."""
+    with Broker({"broker.id": "3"}, data_dir=tmp_path / "data"):
+        pass
+    before = contents(tmp_path)
+    said = start_fails(tmp_path, "--data-dir", "data", "--broker-id", "4", *FREE)
+    assert "belongs to broker 3, and this is broker 4: set broker.id to 3" in said
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        "#\n#Mon Jan 01 00:00:00 UTC 2024\nversion=0\nbroker.id=0\ncluster.id=FjJJ7pKQTNmHnRJ0aLkgYw\n",
+        "version=1\nnode.id=0\ndirectory.id=g1bC1kGgRZSKL6iIDbm3Uw\ncluster.id=FjJJ7pKQTNmHnRJ0aLkgYw\n",
+    ],
+    ids=["zookeeper", "kraft"],
+)
+def test_directory_of_kafka(tmp_path: Path, meta: str) -> None:
+    """A data directory of Apache Kafka is left alone."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "meta.properties").write_text(meta)
+    before = contents(tmp_path)
+    assert "data is a data directory of Apache Kafka" in start_fails(tmp_path, "--data-dir", "data", *FREE)
+    assert contents(tmp_path) == before
+
+
+def test_metadata_that_is_garbage(tmp_path: Path) -> None:
+    """What only comes out while starting is one line and status 1 as well; the file stays for who can repair it."""
+    (tmp_path / "data").mkdir()
+    garbage = bytes(range(256)) * 40
+    (tmp_path / "data" / "metadata.db").write_bytes(garbage)
+    said = start_fails(tmp_path, "--data-dir", "data", *FREE)
+    assert "data/metadata.db is damaged" in said
+    assert (tmp_path / "data" / "metadata.db").read_bytes() == garbage
+
+
+# Start and stop.
+
+
+def test_ready_and_stopped_by_sigterm(tmp_path: Path) -> None:
+    """One line says that it serves, and where; SIGTERM stops it in order, and leaves nothing to recover."""
+    with twistd(tmp_path, *FREE) as process:
+        said = read_until(process, r"logbus broker 0 ready").splitlines()[-1]
+        found = re.search(r"logbus broker 0 ready: kafka=127\.0\.0\.1:(\d+) admin=127\.0\.0\.1:(\d+)$", said)
+        assert found is not None, said
+        for port in found.groups():
+            socket.create_connection(("127.0.0.1", int(port)), SECONDS).close()
+        assert not (tmp_path / "logbus-data" / ".logbus_cleanshutdown").exists()
+        rest = stop(process)
+        assert "Traceback" not in rest
+    assert (tmp_path / "logbus-data" / ".logbus_cleanshutdown").exists()
+    with twistd(tmp_path, *FREE) as process:
+        assert "0 of them recovered" in read_until(process, r"logbus broker 0 ready")
+
+
+@pytest.mark.parametrize("moment", ["starting up", "logs opened", "KafkaServerFactory starting", "is the controller"])
+def test_sigterm_while_starting(tmp_path: Path, moment: str) -> None:
+    """However early it is told to stop, it stops, without a complaint, and starts again."""
+    with twistd(tmp_path, *FREE) as process:
+        said = read_until(process, moment) + stop(process)
+        assert "Traceback" not in said
+        assert "cannot go on" not in said
+    with twistd(tmp_path, *FREE) as process:
+        read_until(process, r"logbus broker 0 ready")
+        stop(process)
+
+
+def test_pid_file_is_removed(tmp_path: Path) -> None:
+    """A start that fails leaves no pid file behind, which would stand in the way of the next."""
+    command = [word for word in TWISTD if word != "--pidfile="]
+    command.insert(-1, "--pidfile=twistd.pid")
+    done = subprocess.run(
+        [*command, "--data-dir", "/dev/null/below", *FREE],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert contents(tmp_path) == {}
+
+
+def test_kafka_name_of_listeners(tmp_path: Path) -> None:
+    """``listeners`` and ``advertised.listeners`` of a Kafka configuration are understood, IPv6 included."""
+    from logbus.tap import load
+
+    options = Options()
+    options.parseOptions(
+        ["-s", r"listeners=PLAINTEXT://[::1]:0", "-s", "advertised.listeners=PLAINTEXT://log.example.org:9092"]
+    )
+    _, listeners = load(options)
+    first = listeners[0]
+    assert (first.name, first.protocol, first.endpoint) == ("PLAINTEXT", "kafka", r"tcp:0:interface=\:\:1")
+    assert first.advertised == ("log.example.org", 9092)
