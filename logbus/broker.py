@@ -24,6 +24,7 @@ from uuid import uuid4
 from attrs import evolve
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
+from twisted.internet.defer import TimeoutError as DeferredTimeout
 from twisted.internet.interfaces import IProtocolFactory
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -79,6 +80,9 @@ from logbus.wire.releases import advertised_table
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 METADATA_FILE = "metadata.db"
+
+#: How long a plugin's append waits for a topic that somebody else is creating.
+CREATION_SECONDS = 30.0
 
 
 class _Part(Service):
@@ -399,6 +403,12 @@ class Broker(OrderedService):
         except ApiError as e:
             if e.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
+            # Somebody else is creating it, and it may not be served yet.
+            served = self.metadata.wait_for(lambda metadata: metadata.topic(topic) is not None)
+            try:
+                await served.addTimeout(CREATION_SECONDS, self.reactor)
+            except DeferredTimeout:
+                raise e from None
 
     def topics(self) -> Mapping[str, int]:
         return {topic.name: len(topic.partitions) for topic in self.metadata.topics.values()}
