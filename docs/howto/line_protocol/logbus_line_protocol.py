@@ -7,6 +7,7 @@ A protocol plugin for logbus: every line that comes in over TCP becomes a record
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
@@ -21,53 +22,63 @@ from zope.interface import implementer
 from logbus.ilogbus import IBroker, IProtocolPlugin, Listener
 
 
-@define(eq=False)
 class LinesToRecords(LineOnlyReceiver):
     """
     Appends each line to a topic; lines that arrive together share a batch.
 
     While a batch is being written nothing more is read: a sender faster than the log is slowed down by TCP.
+
+    :ivar writing: fires when what was read is written; None when all is.
     """
 
-    broker: IBroker
-    topic: str
-    closed: Callable[[LinesToRecords], None]
     delimiter = b"\n"
     MAX_LENGTH = 65536
-    _lines: list[tuple[None, bytes]] = field(factory=list, init=False)
-    writing: Deferred[None] | None = field(default=None, init=False)
+    transport: Any
     _log = Logger()
+
+    def __init__(self, broker: IBroker, topic: str, closed: Callable[[LinesToRecords], None]) -> None:
+        self.writing: Deferred[None] | None = None
+        self._broker = broker
+        self._topic = topic
+        self._closed = closed
+        self._lines: list[tuple[None, bytes]] = []
 
     def dataReceived(self, data: bytes) -> None:
         super().dataReceived(data)
         if self._lines and self.writing is None:
             self.transport.pauseProducing()
             self.writing = Deferred.fromCoroutine(self._write())
+            # Behind the assignment: a write into a topic that exists is over before it returns.
+            self.writing.addBoth(self._written)
 
     def lineReceived(self, line: bytes) -> None:
         self._lines.append((None, line.rstrip(b"\r")))
 
     def lineLengthExceeded(self, line: bytes) -> None:
-        self._log.warn("{peer}: a line is longer than {limit} bytes", peer=self.transport.getPeer(), limit=self.MAX_LENGTH)
+        self._log.warn(
+            "{peer}: a line is longer than {limit} bytes", peer=self.transport.getPeer(), limit=self.MAX_LENGTH
+        )
         self.transport.loseConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         if self.writing is None:
-            self.closed(self)
+            self._closed(self)
 
     async def _write(self) -> None:
         try:
             while self._lines:
                 lines, self._lines = self._lines, []
-                await self.broker.append(self.topic, lines)
+                await self._broker.append(self._topic, lines)
         except Exception:
-            self._log.failure("lines for {topic} were not written; closing", topic=self.topic)
+            self._log.failure("lines for {topic} were not written; closing", topic=self._topic)
             self.transport.abortConnection()
+
+    def _written(self, result: object) -> None:
         self.writing = None
         if self.transport.connected:
             self.transport.resumeProducing()
         else:
-            self.closed(self)
+            self._closed(self)
 
 
 @define(eq=False)
