@@ -1,0 +1,230 @@
+"""
+Reference pages made of the code itself: what the page says is what the broker has.
+
+``.. generated:: WHAT`` puts one of :data:`SOURCES` in its place.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from typing import Any, ClassVar
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+from sphinx.util.nodes import nested_parse_with_titles
+
+from logbus.broker import Broker
+from logbus.config import ConfigView
+from logbus.config.reference import reference_rst
+from logbus.ilogbus import Listener
+from logbus.tap import Options
+from logbus.testing.broker import close_reactor, private_reactor
+from logbus.wire.messages import API_NAMES
+from logbus.wire.releases import DEFAULT_MAXIMA, RELEASES, advertised_table, release_table
+
+Lines = Iterator[str]
+
+
+@cache
+def a_broker() -> Broker:
+    """One that is built and never started; nothing is written."""
+    reactor = private_reactor()
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            return Broker(reactor, ConfigView.load(set={"log.dirs": directory}), [], plugins={})
+    finally:
+        close_reactor(reactor)
+
+
+def heading(title: str, line: str = "-") -> Lines:
+    yield from (title, line * len(title), "")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], widths: str = "auto") -> Lines:
+    """A list table."""
+    yield from (".. list-table::", "   :header-rows: 1", f"   :widths: {widths}", "")
+    for row in (head, *rows):
+        for number, cell in enumerate(row):
+            yield f"   {'  -' if number else '* -'} {cell}"
+    yield ""
+
+
+def literal(language: str, text: str) -> Lines:
+    yield from (f".. code-block:: {language}", "")
+    yield from (f"   {line}".rstrip() for line in text.splitlines())
+    yield ""
+
+
+def configuration() -> Lines:
+    """All keys; the page has its title already."""
+    lines = reference_rst().splitlines()
+    yield from lines[3:]
+
+
+def apis() -> Lines:
+    """What the router serves, and what is advertised of it."""
+    served = a_broker().router.served
+    advertised = advertised_table(None, served)
+    span = "{0[0]}–{0[1]}".format
+    rows = [
+        (str(key), API_NAMES[key], span(served[key]), span(advertised[key]) if key in advertised else "not advertised")
+        for key in sorted(served)
+    ]
+    yield from table(("Key", "API", "Served", "Advertised"), rows)
+    missing = [API_NAMES[key] for key in sorted(release_table(DEFAULT_MAXIMA)) if key not in served]
+    yield f"APIs of Kafka {DEFAULT_MAXIMA} that this release does not have: " + ", ".join(missing) + "."
+    yield ""
+
+
+def releases() -> Lines:
+    """What ``--as-version`` takes."""
+    served = a_broker().router.served
+    rows = []
+    for release in RELEASES:
+        offered = advertised_table(release, served)
+        rows.append((f"``{release}``", *(_span(offered, key) for key in (0, 1, 2, 3, 18)), str(len(offered))))
+    yield from table(("Release", "Produce", "Fetch", "ListOffsets", "Metadata", "ApiVersions", "APIs in all"), rows)
+
+
+def _span(offered: Any, key: int) -> str:
+    return "{0[0]}–{0[1]}".format(offered[key]) if key in offered else "–"
+
+
+def metrics() -> Lines:
+    """What an instrumented broker shows."""
+    rows = []
+    for family in sorted(a_broker().registry.collect()):
+        labels = {name for sample in family.samples for name, _ in sample.labels if name != "le"}
+        rows.append(
+            (f"``{family.name}``", family.type, ", ".join(f"``{name}``" for name in sorted(labels)), family.help)
+        )
+    yield from table(("Name", "Type", "Labels", "Meaning"), rows)
+
+
+def http() -> Lines:
+    """Every route of the OpenAPI document."""
+    from logbus.admin.openapi import document
+
+    site: Any = a_broker().admin_factory(Listener("admin", "admin", "tcp:0"))
+    described = document(site._router)
+    for path, operations in sorted(described["paths"].items()):
+        for method, operation in operations.items():
+            yield from heading(f"{method.upper()} {path}")
+            yield from (f"{operation['summary']}.", "")
+            parameters = [
+                (f"``{given['name']}``", given["in"], _shape(given["schema"]), given["description"])
+                for given in operation.get("parameters", ())
+            ]
+            if parameters:
+                yield from table(("Parameter", "In", "Type", "Meaning"), parameters)
+            if "requestBody" in operation:
+                (body,) = operation["requestBody"]["content"].values()
+                yield from ("Body:", "")
+                yield from _fields(body["schema"])
+            for status, response in operation["responses"].items():
+                if status.startswith("2"):
+                    for kind, content in response.get("content", {}).items():
+                        yield from (f"Answer {status}, ``{kind}``.", "")
+                        yield from _fields(content["schema"])
+                    if not response.get("content"):
+                        yield from (f"Answer {status}, without a body.", "")
+            failures = [status for status in operation["responses"] if status.isdigit() and not status.startswith("2")]
+            if failures:
+                yield from ("Failures of its own: " + ", ".join(failures) + ".", "")
+
+
+def _shape(schema: Any) -> str:
+    kind = schema.get("type", "any")
+    text = " or ".join(kind) if isinstance(kind, list) else str(kind)
+    if kind == "array":
+        text += f" of {_shape(schema['items'])}"
+    if "enum" in schema:
+        text = " | ".join(f"``{value}``" for value in schema["enum"])
+    if "default" in schema:
+        text += f", default ``{schema['default']}``"
+    return text
+
+
+def _fields(schema: Any) -> Lines:
+    """The properties of an object, or of what an array has."""
+    if schema.get("type") == "array":
+        schema = schema["items"]
+    properties = schema.get("properties")
+    if not properties:
+        return
+    rows = [
+        (f"``{name}``" + ("" if name in schema.get("required", ()) else " (optional)"), _shape(part),
+         part.get("description", ""))
+        for name, part in properties.items()
+    ]  # fmt: skip
+    yield from table(("Field", "Type", "Meaning"), rows)
+
+
+def twistd() -> Lines:
+    """``twistd logbus --help``."""
+    text = Options().getUsage(width=100)
+    yield from literal("text", re.sub(r"^Usage: \S+", "Usage: twistd", text))
+
+
+def command_line() -> Lines:
+    """``logbus --help``, and that of every command below it."""
+    import click
+
+    import logbus.cli
+
+    command = getattr(logbus.cli, "cli", None) or getattr(logbus.cli, "main", None)
+    if isinstance(command, click.Command):
+        yield from _command(
+            command, click.Context(command, info_name="logbus", terminal_width=100, max_content_width=100)
+        )
+
+
+def _command(command: Any, context: Any) -> Lines:
+    import click
+
+    yield from heading(context.command_path)
+    yield from literal("text", command.get_help(context))
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            if below is not None and not below.hidden:
+                yield from _command(below, click.Context(below, info_name=name, parent=context))
+
+
+SOURCES: dict[str, Callable[[], Lines]] = {
+    "configuration": configuration,
+    "apis": apis,
+    "releases": releases,
+    "metrics": metrics,
+    "http": http,
+    "twistd": twistd,
+    "command-line": command_line,
+}
+
+
+class Generated(SphinxDirective):
+    """``.. generated:: WHAT``"""
+
+    required_arguments: ClassVar[int] = 1
+
+    def run(self) -> list[nodes.Node]:
+        name = self.arguments[0]
+        if name not in SOURCES:
+            raise self.error(f"nothing is generated by the name of {name!r}; there are: {', '.join(SOURCES)}")
+        # What is there is there now: the page is read again by every build.
+        self.env.note_reread()
+        container = nodes.Element()
+        container.document = self.state.document
+        lines = StringList(list(SOURCES[name]()), source=f"<generated {name}>")
+        nested_parse_with_titles(self.state, lines, container)
+        return container.children
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_directive("generated", Generated)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

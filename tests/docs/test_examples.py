@@ -1,0 +1,56 @@
+"""
+Every example of the documentation, run as a reader would run it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import examples_of
+from tests.docs.session import default_ports_are_free, has_own_network, session
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = [ROOT / "README.rst", *sorted((ROOT / "docs").rglob("*.rst"))]
+WITH_EXAMPLES = [
+    page
+    for page in PAGES
+    if "newsfragments" not in page.parts
+    and "_build" not in page.parts
+    and any(example.how != "skip" and example.language in ("console", "python") for example in examples_of(page))
+]
+ISOLATED = has_own_network()
+
+
+@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_shows_happens(page: Path, tmp_path: Path) -> None:
+    """Its commands succeed, and print what it says they print."""
+    if not ISOLATED and not default_ports_are_free():
+        pytest.skip("the default ports are taken, and this machine gives no network of one's own")
+    with session(tmp_path, ISOLATED) as reader:
+        for example in examples_of(page):
+            reader.play(example)
+
+
+def test_every_block_of_commands_is_found() -> None:
+    """No example escapes by how it is written: all console blocks are read as such, and none is empty."""
+    for page in PAGES:
+        if "_build" not in page.parts:
+            blocks = len(re.findall(r"^\s*\.\. code-block:: console", page.read_text(), re.MULTILINE))
+            found = [example for example in examples_of(page) if example.language == "console"]
+            assert len(found) == blocks, page
+            assert all(example.commands for example in found), page
+
+
+def test_comments_before_blocks_are_understood() -> None:
+    """A comment with a typing error would silently change what is tested."""
+    known = {"", "background", "stops", "fails", "skip"}
+    for page in PAGES:
+        if "_build" not in page.parts:
+            found = list(examples_of(page))
+            assert {example.how for example in found} <= known, page
+            assert len([e for e in found if e.how]) == len(
+                re.findall(r"^\.\. example:", page.read_text(), re.MULTILINE)
+            )
