@@ -13,8 +13,6 @@ import click
 from logbus import __version__
 from logbus.errors import LogbusError
 
-INTERRUPTED = 128 + signal.SIGINT
-
 
 class LazyGroup(click.Group):
     """
@@ -36,6 +34,16 @@ class LazyGroup(click.Group):
         module, _, attribute = self.lazy[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # click would make an ordinary failure of it.
+            end_by(signal.SIGPIPE)
+            raise
+        return result
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -86,8 +94,6 @@ def run_app(arguments: Sequence[str] | None = None) -> int:
         status = e.exit_code
     except (KeyboardInterrupt, click.Abort):
         end_by(signal.SIGINT)
-    except BrokenPipeError:
-        end_by(signal.SIGPIPE)
     except (LogbusError, OSError) as e:
         complain(str(e) if not isinstance(e, OSError) else os_problem(e))
     except Exception as e:

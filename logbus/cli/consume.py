@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import sys
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from logbus.cli.options import bootstrap_options
-from logbus.cli.output import Progress, quantity
+from logbus.cli.output import Progress, as_text, quantity
 from logbus.errors import ApiError
 
 if TYPE_CHECKING:
@@ -198,22 +197,12 @@ def _as_json(topic: str, partition: int, record: Record) -> bytes:
         "partition": partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
-        **_text("key", record.key),
-        **_text("value", record.value),
+        **as_text("key", record.key),
+        **as_text("value", record.value),
     }
     if record.headers:
-        found["headers"] = [{"name": _name(name), **_text("value", value)} for name, value in record.headers]
+        found["headers"] = [{"name": _name(name), **as_text("value", value)} for name, value in record.headers]
     return json.dumps(found, ensure_ascii=False).encode() + b"\n"
-
-
-def _text(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Bytes as JSON can have them: text where they are UTF-8, else base64 under a name that says so."""
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
 def _name(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from collections.abc import Iterable, Sequence
@@ -13,6 +14,16 @@ from attrs import define, field
 def print_json(value: Any) -> None:
     """One JSON value on a line."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+
+
+def as_text(name: str, data: bytes | None) -> dict[str, str | None]:
+    """Bytes as JSON can have them: text where they are UTF-8, else base64 under a name that says so."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -76,7 +76,7 @@ def produce(
 
     from twisted.internet.defer import CancelledError
 
-    from logbus.cli.running import with_cluster
+    from logbus.cli.running import CommandFailed, with_cluster
     from logbus.client.producer import Producer
     from logbus.records.compression import codec_named
 
@@ -124,7 +124,7 @@ def produce(
                     if separator is not None:
                         key, found_it, value = line.partition(separator)
                         if not found_it:
-                            raise click.ClickException(f"line {count + 1} has no {key_separator!r} in it")
+                            raise CommandFailed(f"line {count + 1} has no {key_separator!r} in it")
                     if value == null_value and null_value is not None:
                         value = None
                     batch, _ = producer.put(found, value, key, partition=partition, timestamp=now, headers=fixed)

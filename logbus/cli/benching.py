@@ -1,0 +1,301 @@
+"""
+The loads of ``logbus bench``, on the client's channels: batches are made once and sent as they are, and what is fetched
+is counted by the headers of its batches, so that the broker is measured rather than the client.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+from attrs import define, field, frozen
+from twisted.internet.defer import Deferred, gatherResults
+
+from logbus.client.cluster import Cluster, Topic
+from logbus.client.offsets import EARLIEST, LATEST, list_offsets
+from logbus.client.retry import api_error
+from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.model import TopicPartition
+from logbus.net.channel import Channel
+from logbus.records.batch import BatchBuilder, iter_batches
+from logbus.records.compression import Codec
+from logbus.wire.messages.api_versions import ApiVersionsRequest
+from logbus.wire.messages.records import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from logbus.wire.schema import ZERO_UUID
+
+_PRODUCE, _FETCH, _LAST_VERSION_BY_NAME = 0, 1, 12
+PERCENTILES = (50.0, 90.0, 99.0, 99.9)
+
+
+@define
+class Tally:
+    """
+    What was done.
+
+    :ivar latencies: seconds from request to answer.
+    """
+
+    requests: int = 0
+    records: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    latencies: list[float] = field(factory=list)
+
+
+@frozen
+class Payload:
+    """
+    A batch to be sent again and again.
+
+    :ivar size: bytes of the records' values in it.
+    """
+
+    data: bytes
+    records: int
+    size: int
+
+
+def payload(record_size: int, records: int, codec: Codec) -> Payload:
+    """A batch of records with random letters in them, which compress to about two thirds."""
+    random = Random(1)
+    builder = BatchBuilder(codec)
+    now = int(time.time() * 1000)
+    letters = bytes(random.choices(b"abcdefghijklmnopqrstuvwxyz012345", k=record_size * 7 + 1))
+    for i in range(records):
+        start = i * 37 % (record_size * 6 + 1)
+        builder.append(now, None, letters[start : start + record_size])
+    return Payload(builder.build(), records, record_size * records)
+
+
+@define
+class Bench:
+    """
+    Loads on one topic.
+
+    :ivar connections: how many there are to each leader.
+    :ivar depth: requests under way on each.
+    :ivar progress: told what was done so far, now and then.
+    """
+
+    cluster: Cluster
+    topic: Topic
+    connections: int
+    depth: int
+    progress: Callable[[Tally], None]
+
+    async def produce(self, load: Payload, acks: int, seconds: float, most: int | None = None) -> Tally:
+        """
+        Send batches as fast as they are answered.
+
+        :param most: stop after so many bytes of values, too.
+        """
+        tally = Tally()
+
+        async def work(worker: int, channel: Channel, partitions: list[int], deadline: float) -> None:
+            turn = worker
+            while time.perf_counter() < deadline and (most is None or tally.bytes < most):
+                index = partitions[turn % len(partitions)]
+                turn += 1
+                request, version = self._produce_request(channel, index, load.data, acks)
+                if acks == 0:
+                    # Nothing is answered: another request, behind so many, says when they were taken.
+                    for _ in range(self.depth):
+                        channel.send(request, version)
+                    count = self.depth
+                    await channel.request(ApiVersionsRequest(), 0)
+                else:
+                    count = 1
+                    begun = time.perf_counter()
+                    response: ProduceResponse = await channel.request(request, version)
+                    tally.latencies.append(time.perf_counter() - begun)
+                    answer = response.responses[0].partition_responses[0]
+                    if answer.error_code:
+                        raise api_error(answer.error_code, f"{self.topic.name}-{index}", answer.error_message)
+                self._count(tally, count, load.records * count, load.size * count)
+
+        return await self._run(tally, seconds, 1 if acks == 0 else self.depth, work)
+
+    async def fetch(self, max_bytes: int, seconds: float) -> Tally:
+        """
+        Read all partitions from their beginning, and again from there at the end.
+
+        :param max_bytes: of one answer.
+        """
+        tally = Tally()
+        starts, ends = await self._offsets(EARLIEST), await self._offsets(LATEST)
+        filled = [index for index in self.topic.partitions if ends[index] > starts[index]]
+        if not filled:
+            raise LogbusError(f"topic {self.topic.name!r} has no records to fetch")
+
+        async def work(worker: int, channel: Channel, partitions: list[int], deadline: float) -> None:
+            mine = [index for index in partitions if index in filled]
+            positions = {index: starts[index] for index in mine}
+            turn = worker
+            while mine and time.perf_counter() < deadline:
+                index = mine[turn % len(mine)]
+                begun = time.perf_counter()
+                data = await self._fetch(channel, index, positions[index], max_bytes, 0)
+                tally.latencies.append(time.perf_counter() - begun)
+                records = 0
+                for _, header in iter_batches(data):
+                    records += header.record_count
+                    positions[index] = header.next_offset
+                self._count(tally, 1, records, len(data))
+                if positions[index] >= ends[index] or not data:
+                    positions[index] = starts[index]
+                    turn += 1
+
+        return await self._run(tally, seconds, self.depth, work)
+
+    async def latency(self, load: Payload, acks: int, count: int) -> tuple[Tally, list[float]]:
+        """
+        Send one batch at a time to the first partition, while somebody waits for it with a long poll.
+
+        :returns: the tally of the answers, and seconds until the reader had each.
+        """
+        index = next(iter(self.topic.partitions))
+        leader = self._leader(index)
+        writer = await self.cluster.channel(leader, "bench-write")
+        reader = await self.cluster.channel(leader, "bench-read")
+        position = (await self._offsets(LATEST))[index]
+        tally, read = Tally(), []
+        started = time.perf_counter()
+        for _ in range(count):
+            waiting = Deferred.fromCoroutine(self._fetch(reader, index, position, 1 << 20, 10_000))
+            request, version = self._produce_request(writer, index, load.data, acks)
+            begun = time.perf_counter()
+            if acks == 0:
+                writer.send(request, version)
+            else:
+                response: ProduceResponse = await writer.request(request, version)
+                tally.latencies.append(time.perf_counter() - begun)
+                answer = response.responses[0].partition_responses[0]
+                if answer.error_code:
+                    raise api_error(answer.error_code, f"{self.topic.name}-{index}", answer.error_message)
+            arrived: list[float] = []
+            waiting.addBoth(_noting(arrived))
+            data = await waiting
+            read.append(arrived[0] - begun)
+            for _, header in iter_batches(data):
+                position = header.next_offset
+            self._count(tally, 1, load.records, load.size)
+        tally.seconds = time.perf_counter() - started
+        return tally, read
+
+    # How it works.
+
+    async def _run(
+        self,
+        tally: Tally,
+        seconds: float,
+        depth: int,
+        work: Callable[[int, Channel, list[int], float], Coroutine[Deferred[Any], Any, None]],
+    ) -> Tally:
+        by_leader: dict[int, list[int]] = {}
+        for index in self.topic.partitions:
+            by_leader.setdefault(self._leader(index), []).append(index)
+        lanes = [
+            (await self.cluster.channel(leader, f"bench-{i}"), partitions)
+            for leader, partitions in by_leader.items()
+            for i in range(self.connections)
+        ]
+        started = time.perf_counter()
+        deadline = started + seconds
+        tasks: list[Deferred[None]] = []
+        for channel, partitions in lanes:
+            for _ in range(depth):
+                tasks.append(Deferred.fromCoroutine(work(len(tasks), channel, partitions, deadline)))
+        everything = gatherResults(tasks, consumeErrors=True)
+        try:
+            await everything
+        except Exception as e:
+            for task in tasks:
+                task.cancel()
+            first: Any = getattr(e, "subFailure", None)
+            if first is not None:
+                first.raiseException()
+            raise
+        tally.seconds = time.perf_counter() - started
+        return tally
+
+    def _count(self, tally: Tally, requests: int, records: int, size: int) -> None:
+        tally.requests += requests
+        tally.records += records
+        tally.bytes += size
+        if tally.requests & 0xFF == 0:
+            self.progress(tally)
+
+    def _leader(self, index: int) -> int:
+        leader = self.cluster.leader(TopicPartition(self.topic.name, index))
+        if leader is None:
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{self.topic.name}-{index} has no leader")
+        return leader
+
+    async def _offsets(self, time: int) -> dict[int, int]:
+        wanted = {TopicPartition(self.topic.name, index): time for index in self.topic.partitions}
+        found = {}
+        for partition, answer in (await list_offsets(self.cluster, wanted)).items():
+            if isinstance(answer, ApiError):
+                raise answer
+            found[partition.partition] = answer.offset
+        return found
+
+    def _version(self, channel: Channel, api_key: int) -> int:
+        version = channel.version(api_key)
+        return version if self.topic.topic_id.bytes != ZERO_UUID else min(version, _LAST_VERSION_BY_NAME)
+
+    def _produce_request(self, channel: Channel, index: int, data: bytes, acks: int) -> tuple[ProduceRequest, int]:
+        topic = TopicProduceData(
+            name=self.topic.name,
+            topic_id=self.topic.topic_id.bytes,
+            partition_data=[PartitionProduceData(index=index, records=data)],
+        )
+        request = ProduceRequest(acks=acks, timeout_ms=int(self.cluster.timeout * 1000), topic_data=[topic])
+        return request, self._version(channel, _PRODUCE)
+
+    async def _fetch(
+        self, channel: Channel, index: int, offset: int, max_bytes: int, wait_ms: int
+    ) -> bytes | memoryview:
+        partition = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=max_bytes)
+        request = FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=max_bytes,
+            topics=[FetchTopic(topic=self.topic.name, topic_id=self.topic.topic_id.bytes, partitions=[partition])],
+        )
+        response: FetchResponse = await channel.request(request, self._version(channel, _FETCH))
+        answer = response.responses[0].partitions[0] if response.responses else None
+        code = response.error_code or (0 if answer is None else answer.error_code)
+        if code:
+            raise api_error(code, f"{self.topic.name}-{index}")
+        raw = None if answer is None else answer.records
+        return raw if isinstance(raw, (bytes, memoryview)) else b""
+
+
+def _noting(times: list[float]) -> Callable[[Any], Any]:
+    def note(result: Any) -> Any:
+        times.append(time.perf_counter())
+        return result
+
+    return note
+
+
+def percentiles(latencies: list[float]) -> dict[str, float]:
+    """Milliseconds by name: ``p50``, ``p90``, ``p99``, ``p99.9``, ``max``; empty without any."""
+    ordered = sorted(latencies)
+    if not ordered:
+        return {}
+    last = len(ordered) - 1
+    found = {f"p{each:g}": ordered[min(last, int(len(ordered) * each / 100))] for each in PERCENTILES}
+    return {name: round(value * 1000, 3) for name, value in {**found, "max": ordered[-1]}.items()}

@@ -1,0 +1,62 @@
+"""What a process of this machine has used: its CPU time and memory, and which process listens on a port (Linux)."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import NamedTuple
+
+_LISTEN = "0A"
+
+
+class Usage(NamedTuple):
+    """CPU seconds of all threads since the start, and resident bytes."""
+
+    cpu_seconds: float
+    resident_bytes: int
+
+
+def usage(pid: int) -> Usage | None:
+    """What a process has used; None if it is not there, or this system does not say."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    ticks, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+    return Usage((int(fields[11]) + int(fields[12])) / ticks, int(fields[21]) * page)
+
+
+def listener_pid(host: str, port: int) -> int | None:
+    """The process that listens on a port of this machine, if ``host`` is local and we may look into it."""
+    try:
+        address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0]
+    except OSError:
+        return None
+    if not (str(address).startswith("127.") or address == "::1"):
+        return None
+    inodes = _listening(port)
+    if not inodes:
+        return None
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            for fd in (process / "fd").iterdir():
+                if os.readlink(fd) in inodes:
+                    return int(process.name)
+        except OSError:
+            continue  # it ended, or is somebody else's
+    return None
+
+
+def _listening(port: int) -> set[str]:
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+                found.add(f"socket:[{fields[9]}]")
+    return found
