@@ -1,0 +1,218 @@
+"""Fetches that answer, and fetches that wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.cluster.reads import Got, Once, Want
+from logbus.errors import ErrorCode
+from logbus.model import LeaderAndIsr
+from tests.handlers.kit import NOW_MS, MemoryBroker, a_batch
+from tests.storage.memorydisk import broken
+
+
+class ReadCase(SynchronousTestCase):
+    """A broker with a topic ``t`` of three partitions, and its reader."""
+
+    def setUp(self) -> None:
+        self.server = MemoryBroker().start()
+        self.addCleanup(self.server.stop)
+        self.server.create("t", 3)
+        self.clock = self.server.reactor
+        self.replicas = self.server.broker.replicas
+        self.purgatory = self.server.broker.purgatory
+
+    def fetch(self, *wants: Want, wait: int = 1000, least: int = 1, most: int = 1 << 20) -> Any:
+        return self.server.broker.reader.fetch(
+            Once(self.replicas, wants or [Want("t", 0, 0, 1 << 20)]),
+            min_bytes=least,
+            max_bytes=most,
+            max_wait_ms=wait,
+            committed=False,
+        )
+
+    def append(self, partition: int = 0, size: int = 1) -> int:
+        return self.replicas.get("t", partition).append(a_batch(bytes(size)), NOW_MS).size
+
+    def assertLeft(self) -> None:
+        """Nobody waits or watches any more, and no timer runs."""
+        self.assertEqual((len(self.purgatory), self.server.watchers), (0, 0))
+        self.assertFalse(
+            [call for call in self.clock.getDelayedCalls() if getattr(call.func, "__name__", "") == "complete"]
+        )
+
+    def wait_for(self, deferred: Deferred[list[Got]]) -> list[Got]:
+        self.clock.advance(0)
+        return self.successResultOf(deferred)
+
+
+class AtOnce(ReadCase):
+    """What does not wait."""
+
+    def test_enough(self) -> None:
+        """As many bytes as were asked for are there."""
+        size = self.append()
+        (got,) = self.fetch(least=size)
+        self.assertEqual((len(got.data), got.high_watermark), (size, 1))
+
+    def test_no_time(self) -> None:
+        """A fetch with no time to wait, or a negative one, is answered with nothing."""
+        for wait in (0, -1):
+            (got,) = self.fetch(wait=wait)
+            self.assertIsNone(got.data)
+
+    def test_nothing_wanted(self) -> None:
+        """Without partitions there is nothing to wait for."""
+        source = Once(self.replicas, [])
+        got = self.server.broker.reader.fetch(source, min_bytes=1, max_bytes=1, max_wait_ms=9999, committed=False)
+        self.assertEqual(got, [])
+
+    def test_errors_are_not_waited_for(self) -> None:
+        """A partition in trouble is told at once, next to those that are well."""
+        good, missing, beyond = Want("t", 0, 0, 100), Want("no", 0, 0, 100), Want("t", 1, 7, 100)
+        got = self.fetch(good, missing, beyond)
+        codes = [one.error.code if one.error else None for one in got]
+        self.assertEqual(codes, [None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OFFSET_OUT_OF_RANGE])
+
+    def test_out_of_range_where_nothing_more_fits(self) -> None:
+        """A full answer still tells an offset that does not exist from the log's end."""
+        self.append(0, 1000)
+        self.append(1)
+        got = self.fetch(Want("t", 0, 0, 9999), Want("t", 1, 1, 9999), Want("t", 2, 5, 9999), most=10)
+        self.assertEqual([bool(one.data) for one in got], [True, False, False])
+        self.assertIsNone(got[1].error)
+        self.assertEqual(got[2].error.code, ErrorCode.OFFSET_OUT_OF_RANGE)
+
+    def test_a_disk_that_fails(self) -> None:
+        """A log that cannot be read is KAFKA_STORAGE_ERROR for its partition."""
+        self.append()
+        replica = self.replicas.get("t", 0)
+        self.server.disks[0].fail(broken())  # type: ignore[arg-type]
+        (got,) = self.fetch()
+        self.assertEqual(got.error.code, ErrorCode.KAFKA_STORAGE_ERROR)
+        self.assertFalse(replica.partition.is_leader)
+
+
+class Waiting(ReadCase):
+    """Long polls."""
+
+    def test_time_runs_out(self) -> None:
+        """After max_wait_ms the answer is what there is: nothing; and nothing stays behind."""
+        waiting = self.fetch(wait=500)
+        self.clock.advance(0.499)
+        self.assertNoResult(waiting)
+        self.assertEqual((len(self.purgatory), self.server.watchers), (1, 1))
+        self.clock.advance(0.001)
+        (got,) = self.successResultOf(waiting)
+        self.assertIsNone(got.data)
+        self.assertLeft()
+
+    def test_woken(self) -> None:
+        """The record that comes ends the wait within the turn."""
+        waiting = self.fetch(wait=60_000)
+        self.append()
+        self.assertNoResult(waiting)
+        (got,) = self.wait_for(waiting)
+        self.assertEqual(got.high_watermark, 1)
+        self.assertIsNotNone(got.data)
+        self.assertLeft()
+
+    def test_min_bytes(self) -> None:
+        """Less than min_bytes does not end the wait; what is there at its end is answered."""
+        size = self.append()
+        waiting = self.fetch(least=3 * size)
+        self.append()
+        self.clock.advance(0.1)
+        self.assertNoResult(waiting)
+        self.append()
+        (got,) = self.wait_for(waiting)
+        self.assertEqual(len(got.data or ()), 3 * size)
+        late = self.fetch(least=100 * size)
+        self.clock.advance(1)
+        (got,) = self.successResultOf(late)
+        self.assertEqual(len(got.data or ()), 3 * size)
+        self.assertLeft()
+
+    def test_min_bytes_over_partitions(self) -> None:
+        """min_bytes is of the whole answer."""
+        size = self.append(2)
+        waiting = self.fetch(*(Want("t", n, 0, 1 << 20) for n in range(3)), least=3 * size)
+        self.append(0)
+        self.append(1)
+        got = self.wait_for(waiting)
+        self.assertEqual([len(one.data or ()) for one in got], [size] * 3)
+
+    def test_more_is_asked_than_may_come(self) -> None:
+        """min_bytes above max_bytes waits for max_bytes only."""
+        size = self.append()
+        self.assertIsInstance(self.fetch(least=1 << 31, most=size), list)
+
+    def test_one_look_for_many_records(self) -> None:
+        """A hundred appends in one turn wake a waiting fetch once."""
+        waiting = self.fetch(least=50_000)
+        looks = []
+        ready = next(iter(self.purgatory._waiting))
+        original = ready.try_to_complete
+        type(ready).try_to_complete, saved = (lambda one: looks.append(original())), type(ready).try_to_complete
+        self.addCleanup(setattr, type(ready), "try_to_complete", saved)
+        for _ in range(100):
+            self.append(0, 1000)
+        self.assertEqual(looks, [])
+        self.wait_for(waiting)
+        self.assertEqual(len(looks), 1)
+
+    def test_cancelled(self) -> None:
+        """A client that goes away leaves nothing behind."""
+        waiting = self.fetch(*(Want("t", n, 0, 1 << 20) for n in range(3)))
+        self.assertEqual(self.server.watchers, 3)
+        waiting.cancel()
+        self.failureResultOf(waiting, CancelledError)
+        self.assertLeft()
+        self.append()
+        self.clock.advance(5)
+
+    def test_cancelled_when_woken_already(self) -> None:
+        """Going away in the turn in which the records came is no trouble."""
+        waiting = self.fetch()
+        self.append()
+        waiting.cancel()
+        self.clock.advance(0)
+        self.failureResultOf(waiting, CancelledError)
+        self.assertLeft()
+
+    def test_the_partition_goes_away(self) -> None:
+        """Deleting a topic ends the waits for it, with an error, however much was waited for."""
+        waiting = self.fetch(least=1 << 31, most=1 << 31)
+        self.server.now(self.server.broker.topic_admin.delete_topics(["t"]))
+        (got,) = self.wait_for(waiting)
+        self.assertEqual(got.error.code if got.error else None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self.assertLeft()
+
+    def test_leadership_goes_away(self) -> None:
+        """Whoever waits at a replica that stops leading is told to look for the leader."""
+        waiting = self.fetch(wait=60_000)
+        self.replicas.get("t", 0).take(LeaderAndIsr(leader=3, leader_epoch=1, isr=(3,)))
+        (got,) = self.wait_for(waiting)
+        self.assertEqual(got.error.code if got.error else None, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def test_the_disk_goes_away(self) -> None:
+        """Whoever waits at a log whose directory fails is told so."""
+        waiting = self.fetch(wait=60_000)
+        self.server.disks[0].fail(broken())  # type: ignore[arg-type]
+        (got,) = self.wait_for(waiting)
+        self.assertEqual(got.error.code if got.error else None, ErrorCode.KAFKA_STORAGE_ERROR)
+        self.assertLeft()
+
+    def test_a_disconnect(self) -> None:
+        """The connection's end cancels what waits on it."""
+        from tests.handlers.kit import fetch_request
+
+        client = self.server.connect()
+        client.send(fetch_request([("t", 0, 0), ("t", 1, 0)], max_wait_ms=60_000), 12)
+        self.assertEqual((len(self.purgatory), self.server.watchers), (1, 2))
+        client.transport.loseConnection()
+        self.assertLeft()
+        self.assertEqual(self.server.broker.net_metrics.requests_pending, 0)

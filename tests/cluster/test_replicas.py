@@ -1,0 +1,158 @@
+"""The replicas of a broker: roles taken, given up, and lost with their disks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.cluster.icluster import PartitionState
+from logbus.cluster.replicas import Replicas
+from logbus.config import TopicConfig
+from logbus.errors import ApiError, ErrorCode, StorageError
+from logbus.model import LeaderAndIsr, TopicPartition
+from logbus.storage.manager import LogManager
+from tests.handlers.kit import a_batch
+from tests.storage.builders import NOW_MS, NOW_S
+from tests.storage.memorydisk import MemoryDisk, broken, no_space
+
+ALONE = LeaderAndIsr(leader=0, leader_epoch=0, isr=(0,))
+
+
+class ReplicasTests(SynchronousTestCase):
+    """The registry over logs on two memory disks."""
+
+    def setUp(self) -> None:
+        self.disks = [MemoryDisk("/a"), MemoryDisk("/b")]
+        self.clock = Clock()
+        self.manager = LogManager(
+            self.disks,
+            self.clock,
+            lambda: NOW_S,
+            directory_failed=self.failed,
+        )
+        self.replicas = Replicas(0, self.manager, lambda given: TopicConfig(retention_ms=int(given.get("ms", 1))))
+        self.successResultOf(self.manager.open())
+
+    def failed(self, names: Sequence[TopicPartition], why: str) -> None:
+        self.replicas.directory_failed(names, why)
+
+    def state(
+        self, partition: int = 0, role: LeaderAndIsr = ALONE, topic_id: int = 1, **overrides: str
+    ) -> PartitionState:
+        return PartitionState(TopicPartition("t", partition), UUID(int=topic_id), (0,), role, overrides=overrides)
+
+    def become(self, *states: PartitionState) -> dict[TopicPartition, ApiError]:
+        return dict(self.successResultOf(self.replicas.become(states)))
+
+    def test_a_partition_comes_up(self) -> None:
+        """A role brings up the log, with the topic's settings; then it leads and takes records."""
+        self.assertEqual(self.become(self.state(ms="77")), {})
+        replica = self.replicas.leader("t", 0)
+        self.assertEqual(replica.log.config.retention_ms, 77)
+        appended = replica.append(a_batch(b"v"), NOW_MS)
+        self.assertEqual((appended.base_offset, replica.high_watermark, replica.last_stable_offset), (0, 1, 1))
+        self.assertEqual([each.topic_partition for each in self.replicas], [("t", 0)])
+
+    def test_what_is_not_here(self) -> None:
+        """Unknown partitions, of known and of unknown topics."""
+        self.become(self.state())
+        for topic, partition in (("t", 1), ("t", -1), ("u", 0), ("", 0)):
+            error = self.assertRaises(ApiError, self.replicas.leader, topic, partition)
+            self.assertEqual(error.code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self.assertIsNone(self.replicas.find(topic, partition))
+
+    def test_followers_do_not_serve(self) -> None:
+        """A replica that follows takes no records from clients, and says who leads."""
+        self.become(self.state(role=LeaderAndIsr(leader=2, leader_epoch=4, isr=(2, 0))))
+        error = self.assertRaises(ApiError, self.replicas.leader, "t", 0)
+        self.assertEqual(error.code, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.assertIn("broker 2", error.message)
+        error = self.assertRaises(ApiError, self.replicas.get("t", 0).append, a_batch(b"v"), NOW_MS)
+        self.assertEqual(error.code, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.assertEqual(self.replicas.get("t", 0).log.log_end_offset, 0)
+
+    def test_old_news(self) -> None:
+        """A role of an epoch gone by changes nothing."""
+        self.become(self.state(role=LeaderAndIsr(leader=0, leader_epoch=5, isr=(0,))))
+        self.become(self.state(role=LeaderAndIsr(leader=1, leader_epoch=4, isr=(1,))))
+        self.assertEqual(self.replicas.leader("t", 0).partition.leader_epoch, 5)
+
+    def test_the_high_watermark_waits_for_others(self) -> None:
+        """With another replica in sync, what this one has is not committed."""
+        self.become(self.state(role=LeaderAndIsr(leader=0, leader_epoch=0, isr=(0, 1))))
+        replica = self.replicas.leader("t", 0)
+        replica.append(a_batch(b"v"), NOW_MS)
+        self.assertEqual((replica.log.log_end_offset, replica.high_watermark), (1, 0))
+        self.assertIsNone(replica.read(0, 1 << 20, committed=False, min_one=True).data)
+
+    def test_another_topic_of_the_name(self) -> None:
+        """A new topic id gets a new, empty log; the old one's records are gone for good."""
+        self.become(self.state())
+        self.replicas.leader("t", 0).append(a_batch(b"old"), NOW_MS)
+        old = self.replicas.get("t", 0)
+        self.become(self.state(topic_id=2))
+        new = self.replicas.leader("t", 0)
+        self.assertIsNot(new, old)
+        self.assertEqual((new.log.log_end_offset, new.topic_id), (0, UUID(int=2)))
+        self.assertFalse(old.partition.is_leader)
+
+    def test_records_are_deleted_up_to_the_high_watermark(self) -> None:
+        """DeleteRecords moves the log's start, to -1 = everything, but not further than what is committed."""
+        self.become(self.state())
+        replica = self.replicas.leader("t", 0)
+        for _ in range(3):
+            replica.append(a_batch(b"v"), NOW_MS)
+        for wrong in (4, -2, 2**63 - 1):
+            error = self.assertRaises(ApiError, replica.start_for, wrong)
+            self.assertEqual(error.code, ErrorCode.OFFSET_OUT_OF_RANGE)
+        self.assertEqual([replica.start_for(n) for n in (0, 2, 3, -1)], [0, 2, 3, 3])
+
+    def test_a_full_disk_when_coming_up(self) -> None:
+        """A partition that cannot be created is an error of its own, and is tried again when told again."""
+        for disk in self.disks:
+            disk.faults = lambda op, path: no_space() if op in ("create", "make", "replace") and "t-1" in path else None
+        errors = self.become(self.state(0), self.state(1))
+        self.assertEqual([name.partition for name in errors], [1])
+        self.assertEqual(errors[TopicPartition("t", 1)].code, ErrorCode.KAFKA_STORAGE_ERROR)
+        self.assertEqual(self.replicas.leader("t", 0).append(a_batch(b"v"), NOW_MS).base_offset, 0)
+        error = self.assertRaises(ApiError, self.replicas.get, "t", 1)
+        self.assertEqual(error.code, ErrorCode.KAFKA_STORAGE_ERROR)
+        for disk in self.disks:
+            disk.faults = lambda op, path: None
+        self.assertEqual(self.become(self.state(1)), {})
+        self.assertEqual(self.replicas.leader("t", 1).append(a_batch(b"v"), NOW_MS).base_offset, 0)
+
+    def test_a_directory_fails(self) -> None:
+        """The partitions of a failed directory answer KAFKA_STORAGE_ERROR; those of the other go on."""
+        self.become(*(self.state(n) for n in range(4)))
+        homes = {n: self.replicas.get("t", n).log.disk for n in range(4)}
+        self.assertEqual(len(set(map(id, homes.values()))), 2, "all logs are on one disk")
+        self.disks[0].faults = lambda op, path: broken() if op == "write" else None
+        for n, disk in homes.items():
+            replica = self.replicas.find("t", n)
+            if disk is self.disks[0]:
+                if replica is not None:
+                    self.assertRaises(StorageError, replica.append, a_batch(b"v"), NOW_MS)
+                error = self.assertRaises(ApiError, self.replicas.leader, "t", n)
+                self.assertEqual(error.code, ErrorCode.KAFKA_STORAGE_ERROR)
+            else:
+                self.assertEqual(self.replicas.leader("t", n).append(a_batch(b"v"), NOW_MS).base_offset, 0)
+        self.assertEqual(self.manager.offline_directories, ["/a"])
+
+    def test_removed(self) -> None:
+        """A partition that is removed takes its log with it; removing it twice is nothing."""
+        self.become(self.state(0), self.state(1))
+        name = TopicPartition("t", 0)
+        for _ in range(2):
+            self.assertEqual(self.successResultOf(self.replicas.remove([name])), {})
+        self.assertIsNone(self.manager.get(name))
+        self.assertEqual(len(self.replicas), 1)
+
+    def test_settings_change(self) -> None:
+        """New overrides reach every partition of the topic."""
+        self.become(self.state(0), self.state(1))
+        self.replicas.configure("t", {"ms": "99"})
+        self.assertEqual([each.log.config.retention_ms for each in self.replicas], [99, 99])
