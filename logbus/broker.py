@@ -14,7 +14,6 @@ Parts start in this order, each awaited before the next, and stop in reverse::
 from __future__ import annotations
 
 import random
-import resource
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -64,16 +63,16 @@ from logbus.metastore.znodes import DEFAULT_ENTITY, Registration
 from logbus.metrics import ReactorTicks, Registry
 from logbus.model import Endpoint, TopicPartition
 from logbus.net.budget import RequestBudget
-from logbus.net.limits import Complaints, ConnectionLedger, ConnectionLimits
+from logbus.net.limits import Complaints, ConnectionLedger
 from logbus.net.metrics import NetMetrics
 from logbus.net.protocol import KafkaServerFactory
 from logbus.protocols import protocol_plugins
 from logbus.records.batch import Record, encode_batch, iter_records
 from logbus.services import OrderedService
+from logbus.settings import connection_limits, request_memory, storage_settings
 from logbus.storage.disk import disks_at
 from logbus.storage.manager import LogManager
 from logbus.storage.policies import delete_policy
-from logbus.storage.settings import StorageSettings
 from logbus.wire.releases import advertised_table
 
 #: Topics that only brokers write to.
@@ -443,39 +442,3 @@ class Broker(OrderedService):
 
 def _address(at: Endpoint) -> str:
     return f"[{at.host}]:{at.port}" if ":" in at.host else f"{at.host}:{at.port}"
-
-
-def storage_settings(config: ConfigView) -> StorageSettings:
-    """What the storage package wants to know of the broker's configuration."""
-    return StorageSettings(
-        retention_check_interval_ms=config.get(keys.LOG_RETENTION_CHECK_INTERVAL_MS),
-        recovery_checkpoint_interval_ms=config.get(keys.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS),
-        high_watermark_checkpoint_interval_ms=config.get(keys.REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS),
-        producer_id_expiration_ms=config.get(keys.PRODUCER_ID_EXPIRATION_MS),
-        producer_id_check_interval_ms=config.get(keys.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS),
-        max_open_files=most_open_files(),
-    )
-
-
-def most_open_files() -> int:
-    """Half of the descriptors this process may have are for logs; the others are for connections."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(16, min(4096, soft // 2))
-
-
-def connection_limits(config: ConfigView) -> ConnectionLimits:
-    """What the network package wants to know of the broker's configuration."""
-    return ConnectionLimits(
-        request_max_bytes=config.get(keys.SOCKET_REQUEST_MAX_BYTES),
-        max_pending=config.get(keys.QUEUED_MAX_REQUESTS),
-        max_connections=config.get(keys.MAX_CONNECTIONS),
-        max_connections_per_ip=config.get(keys.MAX_CONNECTIONS_PER_IP),
-        per_ip_overrides={ip: int(most) for ip, most in config.get(keys.MAX_CONNECTIONS_PER_IP_OVERRIDES).items()},
-        idle_seconds=config.get(keys.CONNECTIONS_MAX_IDLE_MS) / 1000,
-    )
-
-
-def request_memory(config: ConfigView) -> int:
-    """Bytes of requests that may be held at a time; −1 in the configuration is no limit."""
-    given = config.get(keys.QUEUED_MAX_REQUEST_BYTES)
-    return given if given >= 0 else 1 << 62

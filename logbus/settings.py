@@ -1,0 +1,47 @@
+"""
+What the packages want to know of the broker's configuration, in their own terms.
+"""
+
+from __future__ import annotations
+
+import resource
+
+from logbus.config import ConfigView, keys
+from logbus.net.limits import ConnectionLimits
+from logbus.storage.settings import StorageSettings
+
+
+def storage_settings(config: ConfigView) -> StorageSettings:
+    """What the storage package wants to know of the broker's configuration."""
+    return StorageSettings(
+        retention_check_interval_ms=config.get(keys.LOG_RETENTION_CHECK_INTERVAL_MS),
+        recovery_checkpoint_interval_ms=config.get(keys.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS),
+        high_watermark_checkpoint_interval_ms=config.get(keys.REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS),
+        producer_id_expiration_ms=config.get(keys.PRODUCER_ID_EXPIRATION_MS),
+        producer_id_check_interval_ms=config.get(keys.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS),
+        max_open_files=most_open_files(),
+    )
+
+
+def most_open_files() -> int:
+    """Half of the descriptors this process may have are for logs; the others are for connections."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(16, min(4096, soft // 2))
+
+
+def connection_limits(config: ConfigView) -> ConnectionLimits:
+    """What the network package wants to know of the broker's configuration."""
+    return ConnectionLimits(
+        request_max_bytes=config.get(keys.SOCKET_REQUEST_MAX_BYTES),
+        max_pending=config.get(keys.QUEUED_MAX_REQUESTS),
+        max_connections=config.get(keys.MAX_CONNECTIONS),
+        max_connections_per_ip=config.get(keys.MAX_CONNECTIONS_PER_IP),
+        per_ip_overrides={ip: int(most) for ip, most in config.get(keys.MAX_CONNECTIONS_PER_IP_OVERRIDES).items()},
+        idle_seconds=config.get(keys.CONNECTIONS_MAX_IDLE_MS) / 1000,
+    )
+
+
+def request_memory(config: ConfigView) -> int:
+    """Bytes of requests that may be held at a time; −1 in the configuration is no limit."""
+    given = config.get(keys.QUEUED_MAX_REQUEST_BYTES)
+    return given if given >= 0 else 1 << 62
