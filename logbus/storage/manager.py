@@ -212,6 +212,8 @@ class LogManager:
         # All are told before the first is awaited.
         for closing in [Deferred.fromCoroutine(directory.close()) for directory in self.directories]:
             await closing
+        # The last syncs asked for things to be done a little later; the markers of a clean stop say them already.
+        self.housekeeping.stop()
 
     # -- Logs come and go
 
