@@ -236,6 +236,14 @@ class Replicas:
                 await self._drop(name)
                 log = None
             if log is None:
+                offline = self.logs.offline_directories
+                if offline and not state.is_new:
+                    # It may be in there: an empty log in another directory would pass for the partition (as with
+                    # Kafka, only what is known to be new is created then).
+                    raise ApiError(
+                        ErrorCode.KAFKA_STORAGE_ERROR,
+                        f"{name} is in none of the log directories that work; offline: {', '.join(offline)}",
+                    )
                 log = await self.logs.create(name, state.topic_id, config)
             replica = Replica(Partition(name, self.broker_id), state.topic_id, log)
         replica.log.configure(config)

@@ -22,7 +22,7 @@ from twisted.python.failure import Failure
 from logbus.broker import Broker
 from logbus.config import ConfigView
 from logbus.ilogbus import Listener
-from logbus.metastore.memory import MemoryEnsemble
+from logbus.metastore.memory import MemoryEnsemble, MemoryStore
 from logbus.net.protocol import KafkaServerFactory
 from logbus.net.serving import KafkaServerProtocol
 from logbus.records.batch import Record, encode_batch
@@ -82,6 +82,12 @@ class _Plugin:
         return _Factory(made)
 
 
+class _Store(MemoryStore):
+    """A store that is nowhere."""
+
+    path = "memory"
+
+
 class MemoryTransport(StringTransport):
     """A peer that takes what it is sent, unless told not to."""
 
@@ -126,7 +132,7 @@ class MemoryBroker:
         }
         with (
             patch("logbus.broker.disks_at", lambda *_: list(self.disks)),
-            patch("logbus.broker.EmbeddedStore", lambda *_: self.ensemble.client()),
+            patch("logbus.broker.EmbeddedStore", lambda *_: self._store()),
         ):
             self.broker = Broker(
                 self.reactor,
@@ -137,6 +143,11 @@ class MemoryBroker:
                 plugins={"kafka": self.plugin},  # type: ignore[dict-item]
             )
         self.broker.when_lost(self.lost.append)
+
+    def _store(self) -> _Store:
+        store = _Store(self.ensemble)
+        self.ensemble.clients.append(store)
+        return store
 
     def start(self) -> MemoryBroker:
         self.now(self.broker.startService())

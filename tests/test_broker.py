@@ -1,0 +1,247 @@
+"""The composed broker: its start, its stop, and parts of it that fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
+from logbus.ilogbus import Listener
+from tests.handlers.kit import MemoryBroker, a_batch, content, fetch_request, produce_request
+from tests.storage.memorydisk import Lane, MemoryDisk, broken, no_space
+
+
+class StartAndStop(SynchronousTestCase):
+    """Parts start in order and stop in reverse."""
+
+    def recorded(self, server: MemoryBroker) -> list[str]:
+        """Starts and stops of the broker's parts, as they happen."""
+        events: list[str] = []
+        for part in server.broker:
+            for word in ("start", "stop"):
+                original = getattr(part, f"{word}Service")
+
+                def run(original: Any = original, event: str = f"{word} {part.name}") -> Any:
+                    events.append(event)
+                    return original()
+
+                setattr(part, f"{word}Service", run)
+        return events
+
+    def test_order(self) -> None:
+        """Logs before the metadata store, listeners before membership, serving last; the other way at the end."""
+        server = MemoryBroker()
+        events = self.recorded(server)
+        server.start()
+        order = ["ticks", "logs", "metastore", "listeners", "membership", "controller", "serving"]
+        self.assertEqual(events, [f"start {name}" for name in order])
+        self.assertEqual(server.broker.not_ready(), [])
+        del events[:]
+        server.stop()
+        self.assertEqual(events, [f"stop {name}" for name in reversed(order)])
+        self.assertEqual(server.broker.not_ready(), ["the broker is starting or stopping"])
+
+    def test_nothing_is_left(self) -> None:
+        """After the stop no timer runs, no file is open, and the disk is free for another."""
+        server = MemoryBroker().start()
+        server.create("t", 3)
+        client = server.connect()
+        client.produce()
+        client.fetch()
+        server.stop()
+        self.assertTrue(client.closed)
+        self.assertEqual([str(call) for call in server.reactor.getDelayedCalls()], [])
+        self.assertEqual(server.disks[0].open_files, 0)
+        self.assertFalse(server.disks[0].locked)
+
+    def test_back_again(self) -> None:
+        """What was produced and created is there after a restart, with nothing recovered."""
+        first = MemoryBroker().start()
+        first.create("t", 2, retention_ms="5000")
+        first.connect().produce(a_batch(b"kept"), partition=1)
+        topic_id = first.topic_id()
+        first.stop()
+        again = MemoryBroker(disks=first.disks, ensemble=first.ensemble).start()
+        self.addCleanup(again.stop)
+        client = again.connect()
+        self.assertIn(b"kept", content(client.fetch(partition=1)))
+        self.assertEqual(again.topic_id(), topic_id)
+        self.assertEqual(again.broker.replicas.get("t", 0).log.config.retention_ms, 5000)
+        self.assertEqual(client.produce(partition=1).base_offset, 1)
+
+    def test_a_part_that_fails(self) -> None:
+        """A start that fails half way stops what had started, in reverse, and says why."""
+        server = MemoryBroker(listeners=[Listener("x", "nosuch", "tcp:9092")])
+        events = self.recorded(server)
+        self.assertRaises(ConfigError, server.start)
+        self.assertEqual(
+            [e for e in events if e.startswith("stop")][-3:], ["stop metastore", "stop logs", "stop ticks"]
+        )
+        self.assertFalse(server.disks[0].locked)
+        self.assertEqual(server.reactor.getDelayedCalls(), [])
+
+    def test_a_disk_in_use(self) -> None:
+        """A data directory that another process holds is refused before anything else happens."""
+        server = MemoryBroker()
+        server.disks[0].locked = True
+        error = self.assertRaises(ConfigError, server.start)
+        self.assertIn("in use", str(error))
+
+    def test_the_store_fails(self) -> None:
+        """A broker whose metadata store is gone says that it cannot go on."""
+        server = MemoryBroker().start()
+        self.assertEqual(server.lost, [])
+        server.now(server.broker.store.close())
+        self.assertEqual(len(server.lost), 1)
+        self.assertIsInstance(server.lost[0].value, StorageError)
+        self.assertNotEqual(server.broker.not_ready(), [])
+
+    def test_waiting_fetches_are_answered_at_the_end(self) -> None:
+        """A stop does not wait for long polls: they are answered with what there is."""
+        server = MemoryBroker().start()
+        server.create("t")
+        client = server.connect()
+        client.send(fetch_request([("t", 0, 0)], max_wait_ms=600_000), 12)
+        stopped = server.broker.stopService()
+        for _ in range(20):
+            server.reactor.advance(0)
+        self.successResultOf(stopped)
+        self.assertEqual(len(client.answers()), 1)
+
+    def test_produced_is_answered_at_the_end(self) -> None:
+        """A produce that waits for the disk is answered before its connection is closed."""
+        server = MemoryBroker({"log.flush.before.ack": "true"}).start()
+        server.create("t")
+        client = server.connect()
+        disk = server.disks[0]
+        disk.held.add(Lane.SYNC)
+        client.send(produce_request(a_batch(b"v"), acks=-1), 9)
+        self.assertEqual(client.frames(), [])
+        stopped: Deferred[None] = server.broker.stopService()
+        server.reactor.advance(0.01)
+        self.assertEqual(client.frames(), [])
+        disk.held.clear()
+        for _ in range(50):
+            disk.release(Lane.SYNC)
+            server.reactor.advance(0)
+        self.successResultOf(stopped)
+        (answer,) = client.answers()
+        self.assertEqual(answer.responses[0].partition_responses[0].error_code, 0)
+
+
+class FailingDirectories(SynchronousTestCase):
+    """One of two log directories fails while the broker runs."""
+
+    def setUp(self) -> None:
+        self.server = MemoryBroker(disks=[MemoryDisk("/good"), MemoryDisk("/bad")]).start()
+        self.addCleanup(self.server.stop)
+        self.server.create("t", 4)
+        self.client = self.server.connect()
+        self.bad = self.server.disks[1]
+        replicas = self.server.broker.replicas
+        self.homes = {n: replicas.get("t", n).log.disk for n in range(4)}
+        self.assertEqual(len(set(map(id, self.homes.values()))), 2, "all logs are on one disk")
+        for n in range(4):
+            self.client.produce(a_batch(b"before"), partition=n)
+
+    def check(self) -> None:
+        for n, disk in self.homes.items():
+            lost = disk is self.bad
+            code = ErrorCode.KAFKA_STORAGE_ERROR if lost else 0
+            self.assertEqual(self.client.produce(a_batch(b"after"), partition=n).error_code, code)
+            answer = self.client.fetch(0, partition=n)
+            self.assertEqual((answer.error_code, b"before" in content(answer)), (code, not lost))
+        self.assertEqual(self.server.broker.not_ready(), ["log directory /bad is offline"])
+        self.assertEqual(self.server.lost, [])
+        self.server.create("later", 2)
+        for n in range(2):
+            self.assertEqual(self.client.produce(topic="later", partition=n).error_code, 0)
+
+    def test_a_write_fails(self) -> None:
+        """The produce that met the error hears of it; its directory's partitions are offline, the others go on."""
+        self.bad.faults = lambda op, path: broken() if op == "write" else None
+        hit = next(n for n, disk in self.homes.items() if disk is self.bad)
+        self.assertEqual(self.client.produce(partition=hit).error_code, ErrorCode.KAFKA_STORAGE_ERROR)
+        self.check()
+
+    def test_a_sync_fails(self) -> None:
+        """A sync that fails takes the directory offline: what is on disk is not known any more."""
+        hit = next(n for n, disk in self.homes.items() if disk is self.bad)
+        self.bad.faults = lambda op, path: broken() if op == "sync" else None
+        self.failureResultOf(self.server.broker.replicas.get("t", hit).log.flush(), StorageError)
+        self.check()
+
+    def test_metadata_tells(self) -> None:
+        """Clients learn from Metadata that partitions of the failed directory have no leader."""
+        self.bad.fail(StorageError("gone"))
+        self.server.reactor.advance(0)
+        topic = self.client.metadata("t").topics[0]
+        for partition in topic.partitions:
+            lost = self.homes[partition.partition_index] is self.bad
+            self.assertEqual(partition.error_code, ErrorCode.LEADER_NOT_AVAILABLE if lost else 0)
+
+
+class FullDisks(SynchronousTestCase):
+    """No space is an error to the client, and no more than that."""
+
+    def test_and_room_again(self) -> None:
+        """Refused, nothing of the batch in the log, readers served; and taken again once there is room."""
+        server = MemoryBroker().start()
+        self.addCleanup(server.stop)
+        server.create("t")
+        client = server.connect()
+        client.produce(a_batch(b"first"))
+        disk = server.disks[0]
+        before = content(client.fetch())
+        disk.faults = lambda op, path: no_space() if op == "write" else None
+        for _ in range(3):
+            answer = client.produce(a_batch(b"x" * 1000))
+            self.assertEqual((answer.error_code, answer.base_offset), (ErrorCode.KAFKA_STORAGE_ERROR, -1))
+        self.assertEqual(content(client.fetch()), before)
+        self.assertIsNone(disk.failure)
+        self.assertEqual(server.broker.not_ready(), [])
+        disk.faults = lambda op, path: None
+        self.assertEqual(client.produce(a_batch(b"second")).base_offset, 1)
+        self.assertIn(b"second", content(client.fetch(1)))
+
+    def test_no_room_for_a_topic(self) -> None:
+        """A topic that finds no room is an error of its creation, not of the broker."""
+        server = MemoryBroker().start()
+        self.addCleanup(server.stop)
+        server.disks[0].faults = lambda op, path: no_space() if op in ("make", "create", "replace") else None
+        answer = server.connect().create("t").topics[0]
+        self.assertEqual(answer.error_code, ErrorCode.KAFKA_STORAGE_ERROR)
+        server.disks[0].faults = lambda op, path: None
+        server.create("u")
+        self.assertEqual(server.connect().produce(topic="u").error_code, 0)
+
+
+class Plugins(SynchronousTestCase):
+    """What plugins are given."""
+
+    def setUp(self) -> None:
+        self.server = MemoryBroker().start()
+        self.addCleanup(self.server.stop)
+
+    def test_append_and_read(self) -> None:
+        """Appending makes the topic, takes its partitions in turn, and reads back."""
+        broker = self.server.broker
+        self.server.create("t", 2)
+        places = [self.server.now(broker.append("t", [(b"k", b"%d" % i)])) for i in range(3)]
+        self.assertEqual(places, [(0, 0), (1, 0), (0, 1)])
+        self.assertEqual([record.value for record in broker.read("t", 0, 0)], [b"0", b"2"])
+        self.assertEqual(broker.read("t", 0, 2), [])
+        self.assertEqual(self.server.now(broker.append("made", [(None, b"v")], acks=-1)), (0, 0))
+        self.assertEqual(dict(broker.topics()), {"t": 2, "made": 1})
+
+    def test_errors(self) -> None:
+        """Errors carry Kafka's codes."""
+        broker = self.server.broker
+        error = self.assertRaises(ApiError, broker.read, "none", 0, 0)
+        self.assertEqual(error.code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        error = self.assertRaises(ApiError, self.server.now, broker.append("bad/name", [(None, b"v")]))
+        self.assertEqual(error.code, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        error = self.assertRaises(ApiError, self.server.now, broker.append("t", [(None, b"v")], partition=7))
+        self.assertEqual(error.code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
