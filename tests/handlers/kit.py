@@ -151,6 +151,8 @@ class MemoryBroker:
 
     def start(self) -> MemoryBroker:
         self.now(self.broker.startService())
+        for factory in self.plugin.factories.values():
+            factory.doStart()
         return self
 
     def stop(self) -> None:
@@ -160,6 +162,8 @@ class MemoryBroker:
                 break
             self.reactor.advance(0.1)
         self.now(stopped)
+        for factory in self.plugin.factories.values():
+            factory.doStop()
 
     def now(self, answer: Any) -> Any:
         """The result of a Deferred that needs no time."""
