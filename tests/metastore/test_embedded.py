@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from attrs import define, field
-from twisted.internet import reactor
+from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
-from twisted.trial.unittest import SynchronousTestCase, TestCase
+from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.metastore.embedded import EmbeddedStore
 from logbus.metastore.imetastore import Create, EventKind, SessionState, Set, StoreUnusable, WatchedEvent
+from logbus.testing.broker import close_reactor, private_reactor
 from tests.metastore.conformance import StoreConformance
 
 
@@ -279,16 +280,26 @@ class RefusalTests(SynchronousTestCase):
         self.refused("cannot be opened")
 
 
-class ThreadTests(TestCase):
-    """With a real thread and a real reactor."""
+class ThreadTests(SynchronousTestCase):
+    """With a real thread and a real reactor, which is this test's own."""
 
-    async def test_a_life(self) -> None:
+    def test_a_life(self) -> None:
         """It opens, writes in its thread, closes, and leaves no thread behind."""
-        directory = scratch(self)
-        store = EmbeddedStore(directory / "metadata.db", reactor, time.time)  # type: ignore[arg-type]
-        await store.open()
-        await store.create("/a", b"x")
-        data, _ = await store.get("/a")
-        self.assertEqual(data, b"x")
-        await store.close()
+        reactor = private_reactor()
+        store = EmbeddedStore(scratch(self) / "metadata.db", reactor, time.time)
+        read: list[bytes] = []
+
+        async def live() -> None:
+            await store.open()
+            await store.create("/a", b"x")
+            read.append((await store.get("/a"))[0])
+            await store.close()
+
+        outcome: Deferred[None] = Deferred()
+        reactor.callWhenRunning(lambda: Deferred.fromCoroutine(live()).addBoth(outcome.callback))
+        outcome.addBoth(lambda result: (reactor.stop(), result)[1])
+        reactor.run(installSignalHandlers=False)
+        close_reactor(reactor)
+        self.assertIsNone(self.successResultOf(outcome))
+        self.assertEqual(read, [b"x"])
         self.assertEqual(store.thread.workers, 0)  # type: ignore[attr-defined]
