@@ -16,13 +16,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import dedent
 
 from attrs import frozen
 
 _BLOCK = re.compile(
     r"(?:^\.\. example: (?P<example>[^\n]+)\n\s*\n?)?"
-    r"^(?P<indent> *)\.\. code-block:: (?P<language>[\w-]+)\n(?P<options>(?:(?P=indent)   :[^\n]*\n)*)"
-    r"\n(?P<body>(?:(?P=indent)   [^\n]*\n|[ ]*\n)+)",
+    r"^(?P<indent> *)\.\. code-block:: (?P<language>[\w-]+)\n(?P<options>(?:(?P=indent) {2,}:[^\n]*\n)*)"
+    r"\n(?P<body>(?:(?P=indent) {2,}[^\n]*\n|[ ]*\n)+)",
     re.MULTILINE,
 )
 
@@ -71,8 +72,7 @@ def examples_of(page: Path) -> Iterator[Example]:
     """The blocks of a page, in order."""
     text = page.read_text() + "\n"
     for found in _BLOCK.finditer(text):
-        indent = len(found["indent"]) + 3
-        body = "\n".join(line[indent:] for line in found["body"].splitlines()).strip("\n") + "\n"
+        body = dedent(found["body"]).strip("\n") + "\n"
         caption = re.search(r":caption: (\S+)", found["options"])
         yield Example(
             text.count("\n", 0, found.start("language")) + 1,

@@ -189,7 +189,7 @@ class Session:
     def _leave_running(self, command: str, expected: str | None, example: Example) -> None:
         self._number += 1
         log = self.where / f".output{self._number}"
-        script = f"setsid bash -c {shlex.quote('exec ' + command)} >{log} 2>&1 & echo $!"
+        script = f"setsid bash -c {shlex.quote(_replacing_the_shell(command))} >{log} 2>&1 & echo $!"
         _, printed = self.shell(script)
         process = int(printed.split()[-1])
         self._behind.append(process)
@@ -204,6 +204,12 @@ class Session:
 
     def _logs(self) -> str:
         return "".join(f"\n-- {path.name}:\n{path.read_text()[-3000:]}" for path in sorted(self.where.glob(".output*")))
+
+
+def _replacing_the_shell(command: str) -> str:
+    """The last program of ``command`` takes the place of the shell, so that a signal reaches it."""
+    *before, last = command.split(" && ")
+    return " && ".join([*before, f"exec env {last}"])
 
 
 @contextlib.contextmanager
