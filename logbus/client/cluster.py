@@ -122,6 +122,7 @@ class Cluster:
         self._topics: dict[str, Topic] = {}
         self._channels: dict[tuple[str, int, str], Channel] = {}
         self._connecting: dict[tuple[str, int, str], tuple[list[Deferred[Channel]], Deferred[Channel] | None]] = {}
+        self._lanes = 0
         self._closed = False
 
     # What is known.
@@ -184,6 +185,18 @@ class Cluster:
         if node is None:
             return Deferred.fromCoroutine(self._unknown_node(node_id))
         return Deferred.fromCoroutine(self._channel(node.host, node.port, lane))
+
+    def lane(self, name: str) -> str:
+        """A lane of one's own, for :meth:`channel`."""
+        self._lanes += 1
+        return f"{name}-{self._lanes}"
+
+    def hang_up(self, lane: str) -> None:
+        """A lane is not needed any more."""
+        for key, channel in list(self._channels.items()):
+            if key[2] == lane:
+                del self._channels[key]
+                channel.close()
 
     def controller(self) -> Deferred[Channel]:
         """A connection to the broker that administers topics."""

@@ -119,6 +119,7 @@ class SimpleConsumer:
     ) -> None:
         self._cluster = cluster
         self._clock = cluster.reactor
+        self._lane = cluster.lane("fetch")
         self._reset = reset
         self._max_wait = max_wait
         self._min_bytes = min_bytes
@@ -213,6 +214,7 @@ class SimpleConsumer:
         self._closed = True
         for task in list(self._tasks):
             task.cancel()
+        self._cluster.hang_up(self._lane)
         self._fail(LogbusError("the consumer is closed"))
 
     # How it works.
@@ -315,7 +317,8 @@ class SimpleConsumer:
             else:
                 await self._back_off(problem)
         except LogbusError as e:
-            if not is_retriable(e):
+            damaged = isinstance(e, ApiError) and e.code is ErrorCode.CORRUPT_MESSAGE
+            if damaged or not is_retriable(e):
                 raise
             for source in sources:
                 source.lost = True
@@ -326,7 +329,7 @@ class SimpleConsumer:
         self._pump()
 
     async def _ask(self, leader: int, sources: list[_Source]) -> tuple[FetchResponse, dict[bytes, str]]:
-        channel = await self._cluster.channel(leader, "fetch")
+        channel = await self._cluster.channel(leader, self._lane)
         topics: dict[str, FetchTopic] = {}
         by_id = True
         for source in sources:

@@ -190,16 +190,13 @@ class Producer:
         known = self._cluster.known(topic)
         if known is None or topic in self._waiting:
             place = Deferred()
-            if topic not in self._waiting:
-                self._waiting[topic] = []
-                self._start(self._learn(topic))
+            record = _Waiting((value, key, partition, timestamp, headers), place)
             if topic in self._waiting:
-                self._waiting[topic].append(_Waiting((value, key, partition, timestamp, headers), place))
-                return place
-            known = self._cluster.known(topic)
-            if known is None:
-                place.errback(ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}"))
-                return place
+                self._waiting[topic].append(record)
+            else:
+                self._waiting[topic] = [record]
+                self._start(self._learn(topic))
+            return place
         try:
             return succeed(self.put(known, value, key, partition=partition, timestamp=timestamp, headers=headers))
         except (ApiError, ValueError):
