@@ -331,7 +331,9 @@ class Cluster:
             timer.cancel()
             del self._connecting[key]
             if isinstance(result, Failure):
-                error = RequestTimedOut(f"no answer in {self._connect_timeout:g} s") if late else result.value
+                error = result.value
+                if late or isinstance(error, RequestTimedOut):
+                    error = RequestTimedOut(f"no answer in {min(self._connect_timeout, self.timeout):g} s")
                 problem = Failure(Unreachable(why_unreachable(host, port, error)))
                 for each in waiting:
                     each.errback(problem)

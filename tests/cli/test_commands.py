@@ -1,0 +1,289 @@
+"""The command itself, in processes of its own, against a real broker."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import termios
+import time
+from typing import Any, ClassVar
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus import __version__
+from logbus.testing import Broker
+
+COMMAND = [sys.executable, "-c", "from logbus.cli import main; main()"]
+
+
+def start(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen([*COMMAND, *arguments], stdin=pipe, stdout=pipe, stderr=pipe, **options)
+
+
+def unread(pipe: int) -> int:
+    """Bytes in a pipe that its reader has not taken yet."""
+    left = bytearray(4)
+    fcntl.ioctl(pipe, termios.FIONREAD, left)
+    return int.from_bytes(left, sys.byteorder)
+
+
+class Result:
+    """How a command ended."""
+
+    def __init__(self, arguments: tuple[str, ...], stdin: bytes, env: dict[str, str] | None) -> None:
+        done = subprocess.run(
+            [*COMMAND, *arguments], input=stdin, capture_output=True, timeout=60, env=env, check=False
+        )
+        self.status, self.out, self.err = done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def run(*arguments: str, stdin: bytes = b"", env: dict[str, str] | None = None) -> Result:
+    return Result(arguments, stdin, env)
+
+
+class WithoutBrokerTests(SynchronousTestCase):
+    def test_version_and_help(self) -> None:
+        """
+        They answer, and every command has an example.
+        """
+        self.assertEqual(run("--version").out, f"logbus {__version__}\n")
+        program = (
+            "import logbus.cli.app as a, click\n"
+            "def walk(c, ctx):\n"
+            "    print(c.get_help(ctx).count('Example:'), ctx.command_path)\n"
+            "    for n in c.list_commands(ctx) if isinstance(c, click.Group) else ():\n"
+            "        s = c.get_command(ctx, n); walk(s, click.Context(s, info_name=n, parent=ctx))\n"
+            "walk(a.app, click.Context(a.app, info_name='logbus'))\n"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        commands = done.stdout.splitlines()
+        self.assertGreater(len(commands), 18)
+        self.assertEqual([each for each in commands if each.startswith("0")], [])
+
+    def test_help_is_quick(self) -> None:
+        """
+        Help and version import neither the reactor nor any command.
+        """
+        program = (
+            "import sys\nfrom logbus.cli.app import run_app\nrun_app(['--help'])\n"
+            "print([m for m in sys.modules if m.startswith(('twisted', 'logbus.client', 'attr', 'logbus.wire'))])"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        self.assertEqual(done.stdout.splitlines()[-1], "[]")
+
+    def test_wrong_usage(self) -> None:
+        """
+        Unknown commands, options and addresses end with 2.
+        """
+        for arguments in (["nonsense"], ["topics", "list", "--nonsense"], ["topics", "list", "-b", "a:b"]):
+            done = run(*arguments)
+            self.assertEqual((done.status, done.out), (2, ""), done.err)
+
+    def test_nobody_listens(self) -> None:
+        """
+        One line that names the address and what to do, and 1.
+        """
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{unused.getsockname()[1]}"
+            done = run("topics", "list", "--bootstrap", address)
+        self.assertEqual((done.status, done.out, done.err.count("\n")), (1, "", 1))
+        for part in (address, "connection refused", "twistd -n logbus", "--bootstrap"):
+            self.assertIn(part, done.err)
+
+    def test_nobody_answers(self) -> None:
+        """
+        A port that accepts and is silent ends in the time allowed.
+        """
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            silent.listen()
+            address = f"127.0.0.1:{silent.getsockname()[1]}"
+            done = run("topics", "list", "--bootstrap", address, "--timeout", "0.3")
+        self.assertEqual((done.status, done.err.count("\n")), (1, 1))
+        self.assertIn(f"{address}: no answer in 0.3 s", done.err)
+
+
+class WithBrokerTests(SynchronousTestCase):
+    broker: ClassVar[Broker]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.broker = Broker().start()
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.broker.close()
+
+    def run_ok(self, *arguments: str, stdin: bytes = b"") -> str:
+        """What a command prints that must succeed, in silence on standard error."""
+        done = run(*arguments, stdin=stdin, env={**os.environ, "LOGBUS_BOOTSTRAP": self.broker.bootstrap})
+        self.assertEqual((done.status, done.err), (0, ""))
+        return done.out
+
+    def refused(self, *arguments: str, stdin: bytes = b"") -> str:
+        """Why a command fails: one line."""
+        done = run(*arguments, "--bootstrap", self.broker.bootstrap, stdin=stdin)
+        self.assertEqual((done.status, done.out, done.err.count("\n")), (1, "", 1), done.err)
+        return done.err
+
+    def test_the_first_minute(self) -> None:
+        """
+        What the README shows: create, produce, consume.
+        """
+        self.assertEqual(self.run_ok("topics", "create", "greetings", "--partitions", "3"), "")
+        self.assertEqual(self.run_ok("produce", "greetings", stdin=b"hello\nworld\n"), "")
+        self.assertEqual(self.run_ok("consume", "greetings", "--from-beginning", "--exit-at-end"), "hello\nworld\n")
+
+    def test_topics(self) -> None:
+        """
+        A topic through its life, and what is refused on the way.
+        """
+        self.run_ok("topics", "create", "life", "-p", "2", "-c", "retention.ms=60000")
+        self.assertIn("'life' exists already", self.refused("topics", "create", "life"))
+        self.run_ok("topics", "create", "life", "--if-not-exists")
+        self.run_ok("topics", "add-partitions", "life", "--total", "3")
+        self.assertIn("life", self.refused("topics", "add-partitions", "life", "--total", "1"))
+        self.assertIn("life", self.run_ok("topics", "list").splitlines())
+        (described,) = json.loads(self.run_ok("topics", "describe", "life", "--json"))
+        self.assertEqual([each["end_offset"] for each in described["partitions"]], [0, 0, 0])
+        self.assertIn("in sync", self.run_ok("topics", "describe", "life"))
+        self.run_ok("topics", "delete", "life")
+        self.assertEqual(self.refused("topics", "delete", "life"), "logbus: there is no topic 'life'\n")
+        self.assertEqual(self.refused("topics", "describe", "life"), "logbus: there is no topic 'life'\n")
+        self.assertEqual(self.refused("consume", "life"), "logbus: there is no topic 'life'\n")
+        self.assertEqual(self.refused("produce", "life", stdin=b"x\n"), "logbus: there is no topic 'life'\n")
+
+    def test_keys_headers_and_positions(self) -> None:
+        """
+        Keys, headers and tombstones go in and come out; reading begins and ends where it is told.
+        """
+        self.run_ok("topics", "create", "keyed", "-p", "1")
+        lines = b"a:1\nb:2\na:\nc:x:y"
+        arguments = ["-K", ":", "--null", "", "-H", "source=test", "--codec", "lz4", "--acks", "1"]
+        summary = json.loads(self.run_ok("produce", "keyed", "--json", *arguments, stdin=lines))
+        self.assertEqual(summary["records"], 4)
+        records = [json.loads(each) for each in self.run_ok("consume", "keyed", "-o", "0", "-e", "--json").splitlines()]
+        found = [(each["offset"], each["key"], each["value"]) for each in records]
+        self.assertEqual(found, [(0, "a", "1"), (1, "b", "2"), (2, "a", None), (3, "c", "x:y")])
+        self.assertEqual(records[0]["headers"], [{"name": "source", "value": "test"}])
+        self.assertEqual(self.run_ok("consume", "keyed", "-o", "-2", "-e", "-f", "%o%k\\n"), "2a\n3c\n")
+        self.assertEqual(self.run_ok("consume", "keyed", "--from-beginning", "-n", "2", "-K", "="), "a=1\nb=2\n")
+        self.assertEqual(self.run_ok("consume", "keyed", "-t", "0", "-n", "1"), "1\n")
+        self.assertEqual(self.run_ok("consume", "keyed", "-e"), "")
+        self.assertIn("keyed-0 has no offset 9; it has 0 to 4", self.refused("consume", "keyed", "-o", "9"))
+        self.assertIn("has no partition 4", self.refused("consume", "keyed", "-p", "4"))
+        self.assertIn("line 2 has no ':'", self.refused("produce", "keyed", "-K", ":", stdin=b"a:b\nzzz\n"))
+
+    def test_refused_records(self) -> None:
+        """
+        A record that is too large is refused in one line.
+        """
+        self.run_ok("topics", "create", "small", "-c", "max.message.bytes=1000")
+        self.assertIn("max.message.bytes", self.refused("produce", "small", stdin=b"x" * 5000 + b"\n"))
+
+    def test_configs(self) -> None:
+        """
+        Settings are set, shown and returned to their defaults; a wrong name is refused.
+        """
+        self.run_ok("topics", "create", "settings")
+        self.run_ok("configs", "set", "topic", "settings", "retention.ms=1234567", "cleanup.policy=compact")
+        shown = json.loads(self.run_ok("configs", "describe", "topic", "settings", "retention.ms", "--json"))
+        self.assertEqual(
+            [(each["name"], each["value"], each["source"]) for each in shown], [("retention.ms", "1234567", "topic")]
+        )
+        self.run_ok("configs", "delete", "topic", "settings", "retention.ms")
+        self.assertNotIn("1234567", self.run_ok("configs", "describe", "topic", "settings"))
+        self.assertIn("log.dirs", self.run_ok("configs", "describe", "broker", "0"))
+        self.assertIn("retention.mss", self.refused("configs", "set", "topic", "settings", "retention.mss=1"))
+
+    def test_cluster(self) -> None:
+        """
+        The broker, its address, and that it is the controller.
+        """
+        shown = json.loads(self.run_ok("cluster", "describe", "--json"))
+        (broker,) = shown["brokers"]
+        self.assertEqual(
+            (f"{broker['host']}:{broker['port']}", shown["controller"]), (self.broker.bootstrap, broker["id"])
+        )
+
+    def test_dump_log(self) -> None:
+        """
+        The broker's own files are whole; a flipped bit is found, and told on standard error.
+        """
+        self.run_ok("topics", "create", "dumped", "-p", "1")
+        self.run_ok("produce", "dumped", stdin=b"hello\n")
+        directory = self.broker.data_dir / "dumped-0"
+        self.assertIn("value=hello", self.run_ok("dump-log", str(directory), "--records"))
+        self.assertEqual(self.run_ok("dump-log", str(directory), "--verify", "--deep"), "")
+        data = bytearray((directory / "00000000000000000000.log").read_bytes())
+        data[-3] ^= 4
+        damaged = self.broker.data_dir.parent / f"{self.broker.data_dir.name}-damaged"
+        damaged.mkdir()
+        self.addCleanup(damaged.rmdir)
+        copy = damaged / "00000000000000000000.log"
+        copy.write_bytes(data)
+        self.addCleanup(copy.unlink)
+        done = run("dump-log", str(copy), "--json")
+        self.assertEqual((done.status, done.err.count("\n")), (1, 1))
+        self.assertIn("CRC", json.loads(done.out)["damage"])
+
+    def test_bench(self) -> None:
+        """
+        Each measurement gives rates and percentiles, and leaves no topic behind.
+        """
+        common = ["--json", "--topic", "measured", "--pid", str(os.getpid())]
+        produced = json.loads(self.run_ok("bench", "produce", "--seconds", "0.2", *common))
+        self.assertGreater(produced["records_per_second"], 0)
+        self.assertIn("p99.9", produced["latency_ms"]["answer"])
+        self.assertIn("cpu_seconds_per_gb", produced["broker"])
+        fetched = json.loads(self.run_ok("bench", "fetch", "--seconds", "0.2", "--fill-mb", "1", *common))
+        self.assertGreater(fetched["mb_per_second"], 0)
+        latency = json.loads(self.run_ok("bench", "latency", "--count", "20", *common))
+        self.assertEqual(set(latency["latency_ms"]), {"answer", "read"})
+        self.assertNotIn("measured", self.run_ok("topics", "list"))
+
+    def test_ctrl_c_ends_reading_and_broken_pipes_are_silent(self) -> None:
+        """
+        Ctrl-C is how reading ends: 0, and nothing on standard error. A reader that goes away ends it, too, in silence.
+        """
+        self.run_ok("topics", "create", "endless", "-p", "1")
+        self.run_ok("produce", "endless", stdin=b"first\n")
+        reading = start("consume", "endless", "--from-beginning", "--bootstrap", self.broker.bootstrap)
+        assert reading.stdout is not None
+        self.assertEqual(reading.stdout.readline(), b"first\n")
+        reading.send_signal(signal.SIGINT)
+        out, err = reading.communicate(timeout=30)
+        self.assertEqual((reading.returncode, out, err), (0, b"", b""))
+        leaving = start("consume", "endless", "--from-beginning", "--bootstrap", self.broker.bootstrap)
+        assert leaving.stdout is not None and leaving.stderr is not None and leaving.stdin is not None
+        self.assertEqual(leaving.stdout.readline(), b"first\n")
+        leaving.stdout.close()
+        self.run_ok("produce", "endless", stdin=b"second\n")
+        self.assertEqual(leaving.wait(30), -signal.SIGPIPE)
+        self.assertEqual(leaving.stderr.read(), b"")
+        leaving.stderr.close()
+        leaving.stdin.close()
+
+    def test_ctrl_c_while_producing_sends_what_was_read(self) -> None:
+        """
+        Interrupted, the command ends by the signal; what it had read is in the log.
+        """
+        self.run_ok("topics", "create", "interrupted", "-p", "1")
+        sending = start("produce", "interrupted", "--linger-ms", "5000", "--bootstrap", self.broker.bootstrap)
+        assert sending.stdin is not None
+        sending.stdin.write(b"kept\n")
+        sending.stdin.flush()
+        deadline = time.monotonic() + 30
+        while unread(sending.stdin.fileno()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        sending.send_signal(signal.SIGINT)
+        _, err = sending.communicate(timeout=30)
+        self.assertEqual((sending.returncode, err), (-signal.SIGINT, b""))
+        self.assertEqual(self.run_ok("consume", "interrupted", "--from-beginning", "-e"), "kept\n")
