@@ -76,12 +76,14 @@ class MemoryCluster:
     :ivar answers: handlers by API key that come before the built-in ones; each is given the broker's id and the
         request, and returns a response, or None to leave it to the built-in one.
     :ivar seen: the requests, by name.
+    :ivar served: the versions the brokers speak, by API key.
     """
 
     clock: Clock = field(factory=Clock)
     nodes: set[int] = field(factory=lambda: {1})
     topics: dict[str, dict[int, Log]] = field(factory=dict)
     answers: dict[int, Callable[[int, Any], Any]] = field(factory=dict)
+    served: dict[int, tuple[int, int]] = field(factory=lambda: dict(SERVED))
     produce_errors: list[int] = field(factory=list)
     seen: list[tuple[int, str, Any]] = field(factory=list)
     connections: list[_Connection] = field(factory=list)
@@ -125,7 +127,7 @@ class MemoryCluster:
         )
 
     def _versions(self, node: int, message: Any) -> Any:
-        keys = [ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in SERVED.items()]
+        keys = [ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in self.served.items()]
         return ApiVersionsResponse(api_keys=keys)
 
     def _metadata(self, node: int, message: Any) -> Any:
@@ -152,16 +154,23 @@ class MemoryCluster:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, Log()
         return (0 if log.leader == node else ErrorCode.NOT_LEADER_OR_FOLLOWER), log
 
+    def _name(self, name: str, topic_id: bytes) -> str:
+        """Newer requests name topics by their ids only."""
+        ids = {uuid.uuid5(uuid.NAMESPACE_DNS, each).bytes: each for each in self.topics}
+        return name or ids[topic_id]
+
     def _produce(self, node: int, message: Any) -> Any:
         responses = []
         for topic in message.topic_data:
             partitions = []
             for each in topic.partition_data:
-                code, log = self._log(node, TopicPartition(topic.name, each.index))
+                code, log = self._log(node, TopicPartition(self._name(topic.name, topic.topic_id), each.index))
                 code = code or (self.produce_errors.pop(0) if self.produce_errors else 0)
                 base = -1 if code else log.append(bytes(each.records))
                 partitions.append(PartitionProduceResponse(index=each.index, error_code=code, base_offset=base))
-            responses.append(TopicProduceResponse(name=topic.name, partition_responses=partitions))
+            responses.append(
+                TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partitions)
+            )
         return None if message.acks == 0 else ProduceResponse(responses=responses)
 
     def _fetch(self, node: int, message: Any) -> Any:
@@ -169,7 +178,7 @@ class MemoryCluster:
         for topic in message.topics:
             partitions = []
             for each in topic.partitions:
-                code, log = self._log(node, TopicPartition(topic.topic, each.partition))
+                code, log = self._log(node, TopicPartition(self._name(topic.topic, topic.topic_id), each.partition))
                 if not code and not log.start <= each.fetch_offset <= log.end:
                     code = ErrorCode.OFFSET_OUT_OF_RANGE
                 batches = [] if code else [b for b in log.batches if read_header(b).next_offset > each.fetch_offset]
@@ -182,7 +191,7 @@ class MemoryCluster:
                         records=b"".join(batches[:1]),
                     )
                 )
-            responses.append(FetchableTopicResponse(topic=topic.topic, partitions=partitions))
+            responses.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=partitions))
         answer = FetchResponse(responses=responses)
         if found:
             return answer
@@ -228,7 +237,7 @@ class _Connection(StringTransport):
     def __init__(self, cluster: MemoryCluster, node: int) -> None:
         super().__init__()
         self.cluster, self.node, self.client = cluster, node, None
-        self._server = ServerConnection(SERVED)
+        self._server = ServerConnection(cluster.served)
         self._data = b""
         self._broken = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -10,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.client.cluster import Cluster
 from logbus.client.consumer import AtTime, ConsumerRecord, SimpleConsumer
 from logbus.client.offsets import EARLIEST, LATEST
+from logbus.client.producer import Producer
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
 from logbus.records.batch import ControlType, Marker, encode_marker_batch
@@ -183,6 +185,25 @@ class ConsumerTests(SynchronousTestCase):
         consumer = SimpleConsumer(self.cluster)
         consumer.assign({P0: EARLIEST, P1: EARLIEST})
         self.assertEqual({each.value for each in self.take(consumer, 2)}, {b"a", b"b"})
+
+    def test_brokers_of_all_ages(self) -> None:
+        """
+        Topics are named by id to brokers that want that, and by name to those that have no ids.
+        """
+        for produce, fetch, metadata in ((13, 18, 13), (13, 18, 9), (3, 4, 4)):
+            brokers = MemoryCluster()
+            brokers.served.update({0: (3, produce), 1: (4, fetch), 3: (0, metadata)})
+            cluster = Cluster(brokers.clock, "b1:9092", endpoint=brokers.endpoint)
+            brokers.add("t")
+            producer = Producer(cluster, wall_clock=lambda: 1.0, random=Random(1), linger=0)
+            sent = producer.send("t", b"x")
+            brokers.settle()
+            self.assertEqual(self.successResultOf(sent).offset, 0)
+            consumer = SimpleConsumer(cluster)
+            consumer.assign({P0: EARLIEST})
+            waiting = consumer.poll()
+            brokers.settle()
+            self.assertEqual(self.successResultOf(waiting).records[0].value, b"x")
 
     def test_what_is_not_there(self) -> None:
         """
