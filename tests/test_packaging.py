@@ -145,6 +145,11 @@ def test_both_protocols_come_with_it(installed: Installation) -> None:
     assert run([installed.python, "-c", script], installed.root).split() == ["admin", "kafka"]
 
 
+def test_the_command_starts(installed: Installation) -> None:
+    """The ``logbus`` script that pip makes finds its entry point."""
+    assert "Usage" in run([installed.root / "bin" / "logbus", "--help"], installed.root)
+
+
 def test_uninstalling_leaves_twisted_whole(empty: Installation, wheel: Path) -> None:
     """What pip removes is ours alone; twistd works on, and has forgotten us."""
     before = empty.twisted_files()

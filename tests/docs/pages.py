@@ -8,6 +8,8 @@ A comment before a block says what is special about it, invisible to the reader:
 * ``.. example: background``: it is left running, once it has printed what is shown;
 * ``.. example: stops``: before it, what was left running is told to stop, and has;
 * ``.. example: fails``: its last command is refused;
+* ``.. example: file NAME``: it is a file of that name (where a caption would not be understood: the README is also read
+  by renderers that know docutils only);
 * ``.. example: skip REASON``: it is not run.
 """
 
@@ -73,12 +75,13 @@ def examples_of(page: Path) -> Iterator[Example]:
     text = page.read_text() + "\n"
     for found in _BLOCK.finditer(text):
         body = dedent(found["body"]).strip("\n") + "\n"
+        how, _, rest = (found["example"] or "").partition(" ")
         caption = re.search(r":caption: (\S+)", found["options"])
         yield Example(
             text.count("\n", 0, found.start("language")) + 1,
             found["language"],
-            (found["example"] or "").partition(" ")[0],
-            caption[1] if caption else "",
+            how,
+            rest if how == "file" else caption[1] if caption else "",
             body,
         )
 

@@ -4,10 +4,12 @@ Every example of the documentation, run as a reader would run it.
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 
 import pytest
+from docutils.core import publish_doctree
 
 from tests.docs.pages import examples_of
 from tests.docs.session import default_ports_are_free, has_own_network, session
@@ -44,9 +46,19 @@ def test_every_block_of_commands_is_found() -> None:
             assert all(example.commands for example in found), page
 
 
+def test_the_readme_is_read_by_everybody() -> None:
+    """Package indexes and code hosts render it with docutils alone, which does not know what Sphinx adds."""
+    said = io.StringIO()
+    publish_doctree(
+        (ROOT / "README.rst").read_text(),
+        settings_overrides={"report_level": 2, "halt_level": 5, "warning_stream": said},
+    )
+    assert said.getvalue() == ""
+
+
 def test_comments_before_blocks_are_understood() -> None:
     """A comment with a typing error would silently change what is tested."""
-    known = {"", "background", "stops", "fails", "skip"}
+    known = {"", "background", "stops", "fails", "file", "skip"}
     for page in PAGES:
         if "_build" not in page.parts:
             found = list(examples_of(page))
