@@ -18,6 +18,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
+from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.broker import Broker
 from logbus.config import ConfigView
@@ -353,3 +354,16 @@ def content(answer: PartitionData) -> bytes:
     if isinstance(records, FileSlice):
         return records.read()
     return bytes(records or b"")  # type: ignore[arg-type]
+
+
+class HandlerCase(SynchronousTestCase):
+    """A broker with a topic ``t`` of two partitions, and a client."""
+
+    config: Mapping[str, str] = {}
+
+    def setUp(self) -> None:
+        self.server = MemoryBroker(self.config).start()
+        self.addCleanup(self.server.stop)
+        self.server.create("t", 2)
+        self.client = self.server.connect()
+        self.disk = self.server.disks[0]

@@ -1,0 +1,44 @@
+"""Metadata and DescribeCluster."""
+
+from __future__ import annotations
+
+from logbus.errors import ErrorCode
+from logbus.wire.messages.metadata import DescribeClusterRequest, MetadataRequest, MetadataRequestTopic
+from tests.handlers.kit import HandlerCase
+
+
+class Metadata(HandlerCase):
+    """Who leads what."""
+
+    def test_kept_until_it_changes(self) -> None:
+        """The same question has the same answer, until something changed."""
+        first = self.client.metadata("t")
+        self.assertEqual(self.client.metadata("t"), first)
+        self.server.create("u")
+        self.assertEqual([topic.name for topic in self.client.metadata().topics], ["t", "u"])
+        self.server.now(self.server.broker.topic_admin.delete_topics(["t"]))
+        self.assertEqual(self.client.metadata("t").topics[0].error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def test_by_id(self) -> None:
+        """A topic by its id, next to one by name."""
+        wanted = [MetadataRequestTopic(topic_id=self.server.topic_id(), name=None), MetadataRequestTopic(name="no")]
+        topics = self.client.ask(MetadataRequest(topics=wanted), 12).topics
+        outcomes = [(topic.name, topic.error_code) for topic in topics]
+        self.assertEqual(outcomes, [("t", 0), ("no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)])
+
+    def test_every_version(self) -> None:
+        """Each version tells the topic, its leader, and the broker."""
+        for version in range(13):
+            response = self.client.ask(MetadataRequest(topics=None if version else []), version)
+            (topic,) = response.topics
+            partitions = [(p.partition_index, p.leader_id, p.isr_nodes) for p in topic.partitions]
+            self.assertEqual(partitions, [(0, 0, [0]), (1, 0, [0])])
+            self.assertEqual([broker.port for broker in response.brokers], [9092])
+
+    def test_cluster(self) -> None:
+        """DescribeCluster names the brokers; of controllers there is no other listener."""
+        response = self.client.ask(DescribeClusterRequest(), 1)
+        self.assertEqual((response.error_code, response.controller_id), (0, 0))
+        self.assertEqual([broker.port for broker in response.brokers], [9092])
+        response = self.client.ask(DescribeClusterRequest(endpoint_type=2), 1)
+        self.assertEqual(response.error_code, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)

@@ -1,0 +1,58 @@
+"""ListOffsets and DeleteRecords."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from logbus.errors import ErrorCode
+from logbus.wire.messages.records import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from logbus.wire.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from tests.handlers.kit import HandlerCase, a_batch
+
+
+class Offsets(HandlerCase):
+    """Where things are in a log."""
+
+    def ask(self, timestamp: int, version: int, replica_id: int = -1, **given: Any) -> Any:
+        asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp, **given)
+        request = ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name="t", partitions=[asked])])
+        return self.client.ask(request, version).topics[0].partitions[0]
+
+    def test_every_version(self) -> None:
+        """The end and the start of a log, at each version."""
+        self.client.produce(a_batch(b"a", b"b"))
+        for version in range(1, 10):
+            self.assertEqual([self.ask(at, version).offset for at in (-1, -2)], [2, 0])
+        self.assertEqual(self.ask(-1, 0, max_num_offsets=5).old_style_offsets, [2, 0])
+        self.assertEqual(self.ask(-2, 0, max_num_offsets=5).old_style_offsets, [0])
+        self.assertEqual(self.ask(-1, 0, max_num_offsets=-5).old_style_offsets, [])
+
+    def test_special_times(self) -> None:
+        """Local start, tiered end, and times nobody defined."""
+        self.client.produce()
+        self.assertEqual(self.ask(-4, 8).offset, 0)
+        self.assertEqual(self.ask(-5, 9).offset, -1)
+        for timestamp in (-6, -(2**63)):
+            self.assertEqual(self.ask(timestamp, 9).error_code, ErrorCode.INVALID_REQUEST)
+
+    def test_replicas_ask_elsewhere(self) -> None:
+        """A replica id is not a client's to send (CVE-2018-1288)."""
+        self.assertEqual(self.ask(-1, 5, replica_id=2).error_code, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    def delete(self, offset: int, partition: int = 0) -> tuple[int, int]:
+        asked = [DeleteRecordsPartition(partition_index=partition, offset=offset)]
+        request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=asked)], timeout_ms=10)
+        answer = self.client.ask(request, 2).topics[0].partitions[0]
+        return answer.error_code, answer.low_watermark
+
+    def test_records_are_deleted(self) -> None:
+        """The new start is answered, is the earliest offset, and never goes back."""
+        for _ in range(4):
+            self.client.produce()
+        self.assertEqual(self.delete(2), (0, 2))
+        self.assertEqual(self.delete(1), (0, 2))
+        self.assertEqual(self.client.fetch(1).error_code, ErrorCode.OFFSET_OUT_OF_RANGE)
+        self.assertEqual(self.ask(-2, 5).offset, 2)
+        self.assertEqual(self.delete(-1), (0, 4))
+        self.assertEqual(self.delete(0, 9), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1))
+        self.assertEqual(self.client.produce().base_offset, 4)

@@ -1,0 +1,121 @@
+"""Produce: each batch its own outcome, acknowledged when it is as safe as was asked for."""
+
+from __future__ import annotations
+
+from logbus.config import TopicConfig
+from logbus.errors import ErrorCode
+from logbus.wire.messages.metadata import MetadataRequest
+from logbus.wire.messages.records import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.handlers.kit import HandlerCase, a_batch, content, produce_request
+from tests.storage.memorydisk import Lane, broken
+
+
+class Durable(HandlerCase):
+    """Produce that waits for the disk."""
+
+    config = {"log.flush.before.ack": "true"}
+
+    def hold(self) -> None:
+        self.disk.held.add(Lane.SYNC)
+
+    def release(self) -> None:
+        self.disk.held.clear()
+        self.disk.release(Lane.SYNC)
+        self.client.turn()
+
+    def test_acks_all_waits(self) -> None:
+        """With acks=-1 the answer comes when the records are on stable storage; with acks=1 it does not wait."""
+        self.hold()
+        self.client.send(produce_request(a_batch(b"a"), acks=1), 9)
+        self.assertEqual(len(self.client.answers()), 1)
+        self.client.send(produce_request(a_batch(b"b"), acks=-1), 9)
+        self.client.turn(0.5)
+        self.assertEqual(self.client.answers(), [])
+        self.release()
+        (answer,) = self.client.answers()
+        self.assertEqual(answer.responses[0].partition_responses[0].base_offset, 1)
+
+    def test_answers_in_order(self) -> None:
+        """Later requests run while a produce waits; their answers wait for its."""
+        self.hold()
+        self.client.send(produce_request(a_batch(b"a"), acks=-1), 9)
+        self.client.send(produce_request(a_batch(b"b"), partition=1, acks=1), 9)
+        self.client.send(MetadataRequest(topics=[]), 9)
+        self.assertEqual(self.client.answers(), [])
+        self.assertEqual(self.server.broker.replicas.get("t", 1).log.log_end_offset, 1)
+        self.release()
+        kinds = [type(answer).__name__ for answer in self.client.answers()]
+        self.assertEqual(kinds, ["ProduceResponse", "ProduceResponse", "MetadataResponse"])
+
+    def test_timeout(self) -> None:
+        """Records that are not durable in the request's time are REQUEST_TIMED_OUT, and are there all the same."""
+        self.hold()
+        self.client.send(produce_request(a_batch(b"a"), acks=-1), 9)
+        self.client.turn(1.1)
+        (answer,) = self.client.answers()
+        partition = answer.responses[0].partition_responses[0]
+        self.assertEqual((partition.error_code, partition.base_offset), (ErrorCode.REQUEST_TIMED_OUT, -1))
+        self.release()
+        self.assertIn(b"a", content(self.client.fetch()))
+
+    def test_a_sync_that_fails(self) -> None:
+        """Nobody is told that records are safe when the sync failed."""
+        self.hold()
+        self.client.send(produce_request(a_batch(b"a"), acks=-1), 9)
+        self.disk.faults = lambda op, path: broken() if op == "sync" else None
+        self.release()
+        (answer,) = self.client.answers()
+        self.assertEqual(answer.responses[0].partition_responses[0].error_code, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def test_a_client_that_left(self) -> None:
+        """A produce whose client went away is written, and its end is no failure."""
+        self.hold()
+        self.client.send(produce_request(a_batch(b"kept"), acks=-1), 9)
+        self.client.transport.loseConnection()
+        self.release()
+        self.assertEqual(self.server.broker.net_metrics.failures, 0)
+        self.assertIn(b"kept", content(self.server.connect().fetch()))
+
+
+class Outcomes(HandlerCase):
+    """What is answered."""
+
+    def test_each_its_own(self) -> None:
+        """One partition's error is not the others'; the answer has all, in the request's order."""
+        data = [PartitionProduceData(index=n, records=a_batch(b"v")) for n in (1, 7, 0)]
+        topics = [
+            TopicProduceData(name="t", partition_data=data),
+            TopicProduceData(name="none", partition_data=data[:1]),
+        ]
+        response = self.client.ask(ProduceRequest(acks=-1, timeout_ms=10, topic_data=topics), 9)
+        outcomes = [(t.name, p.index, p.error_code) for t in response.responses for p in t.partition_responses]
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        self.assertEqual(outcomes, [("t", 1, 0), ("t", 7, unknown), ("t", 0, 0), ("none", 1, unknown)])
+
+    def test_counted(self) -> None:
+        """Records, batches, bytes and refusals are counted."""
+        self.client.produce(a_batch(b"a", b"b"))
+        self.client.produce(b"nonsense")
+        handlers = self.server.broker.produce_handlers
+        self.assertEqual((handlers.records, handlers.batches, handlers.refused), (2, 1, 1))
+        self.assertEqual(handlers.bytes_written, len(a_batch(b"a", b"b")))
+
+    def test_a_mistake_of_ours(self) -> None:
+        """An exception nobody thought of is UNKNOWN_SERVER_ERROR for its partition, and in the log."""
+        log = self.server.broker.replicas.get("t", 0).log
+        log.config = None  # type: ignore[assignment]
+        self.assertEqual(self.client.produce().error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
+        self.assertEqual(len(self.flushLoggedErrors()), 1)
+        self.assertEqual(self.client.produce(partition=1).error_code, 0)
+        log.config = TopicConfig()
+
+    def test_every_version(self) -> None:
+        """All versions of Produce and Fetch write and read back, with what each can say."""
+        for version in range(3, 12):
+            answer = self.client.produce(a_batch(b"%d" % version), version=version)
+            self.assertEqual((answer.error_code, answer.base_offset), (0, version - 3))
+            self.assertEqual(answer.log_start_offset, 0 if version >= 5 else -1)
+        for version in range(4, 18):
+            answer = self.client.fetch(3, version=version)
+            self.assertEqual((answer.error_code, answer.high_watermark), (0, 9))
+            self.assertIn(b"6", content(answer))

@@ -1,0 +1,122 @@
+"""CreateTopics, DeleteTopics and CreatePartitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from logbus.errors import ErrorCode
+from logbus.wire.messages.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+from tests.handlers.kit import HandlerCase, MemoryBroker
+
+
+def assigned(*brokers: list[int], first: int = 0) -> dict[str, Any]:
+    given = [CreatableReplicaAssignment(partition_index=n, broker_ids=ids) for n, ids in enumerate(brokers, first)]
+    return {"assignments": given, "num_partitions": -1, "replication_factor": -1}
+
+
+def configured(name: str, value: str | None) -> dict[str, Any]:
+    return {"configs": [CreatableTopicConfig(name=name, value=value)]}
+
+
+class Topics(HandlerCase):
+    """Topics made, unmade and grown."""
+
+    def create(self, version: int = 5, **given: Any) -> Any:
+        fields = {"num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": [], **given}
+        return self.client.ask(CreateTopicsRequest(topics=[CreatableTopic(name="new", **fields)]), version).topics[0]
+
+    def test_refused(self) -> None:
+        """What cannot be made, and why."""
+        for given, code in (
+            ({"num_partitions": 0}, ErrorCode.INVALID_PARTITIONS),
+            ({"num_partitions": -2}, ErrorCode.INVALID_PARTITIONS),
+            ({"replication_factor": 2}, ErrorCode.INVALID_REPLICATION_FACTOR),
+            ({"replication_factor": 0}, ErrorCode.INVALID_REPLICATION_FACTOR),
+            (assigned([0]) | {"num_partitions": 1}, ErrorCode.INVALID_REQUEST),
+            (assigned([9]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+            (assigned([]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+            (assigned([0], first=1), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+            (configured("no.such", "1"), ErrorCode.INVALID_CONFIG),
+            (configured("retention.ms", "soon"), ErrorCode.INVALID_CONFIG),
+            (configured("retention.ms", None), ErrorCode.INVALID_CONFIG),
+        ):
+            answer = self.create(**given)
+            self.assertEqual(answer.error_code, code, given)
+            self.assertTrue(answer.error_message, given)
+        self.assertNotIn("new", self.server.broker.topics())
+
+    def test_assigned(self) -> None:
+        """With an assignment the replicas are where it says."""
+        answer = self.create(**assigned([0], [0], [0]))
+        self.assertEqual((answer.error_code, answer.num_partitions), (0, 3))
+
+    def test_every_version(self) -> None:
+        """Made and unmade at each version of both."""
+        for version in range(2, 8):
+            answer = self.create(version=version)
+            self.assertEqual((answer.error_code, answer.name), (0, "new"))
+            if version == 7:
+                self.assertEqual(answer.topic_id, self.server.topic_id("new"))
+                state = DeleteTopicState(topic_id=answer.topic_id)
+                request = DeleteTopicsRequest(topics=[state], timeout_ms=1000)
+            else:
+                request = DeleteTopicsRequest(topic_names=["new"], timeout_ms=1000)
+            answer = self.client.ask(request, version - 1).responses[0]
+            self.assertEqual((answer.error_code, answer.name), (0, "new"))
+        self.assertEqual(dict(self.server.broker.topics()), {"t": 2})
+
+    def test_twice(self) -> None:
+        """A topic that is named twice is refused, once."""
+        topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+        (answer,) = self.client.ask(CreateTopicsRequest(topics=[topic, topic]), 5).topics
+        self.assertEqual(answer.error_code, ErrorCode.INVALID_REQUEST)
+
+    def test_not_deleted(self) -> None:
+        """Neither name nor id, or both; and where delete.topic.enable is false."""
+        for state in (DeleteTopicState(), DeleteTopicState(name="t", topic_id=self.server.topic_id())):
+            request = DeleteTopicsRequest(topics=[state], timeout_ms=10)
+            self.assertEqual(self.client.ask(request, 6).responses[0].error_code, ErrorCode.INVALID_REQUEST)
+        server = MemoryBroker({"delete.topic.enable": "false"}).start()
+        self.addCleanup(server.stop)
+        server.create("t")
+        answer = server.connect().ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=10), 5).responses[0]
+        self.assertEqual(answer.error_code, ErrorCode.TOPIC_DELETION_DISABLED)
+        self.assertIn("t", server.broker.topics())
+
+    def grow(self, count: int, name: str = "t", times: int = 1) -> int:
+        topics = [CreatePartitionsTopic(name=name, count=count, assignments=None)] * times
+        request = CreatePartitionsRequest(topics=topics, timeout_ms=10, validate_only=False)
+        (answer,) = self.client.ask(request, 3).results
+        return int(answer.error_code)
+
+    def test_grown(self) -> None:
+        """More partitions, that take records when it is answered; not fewer; not of nothing; not twice."""
+        self.assertEqual(self.grow(4), 0)
+        self.assertEqual(self.client.produce(partition=3).base_offset, 0)
+        for count in (4, 3, 0, -1):
+            self.assertEqual(self.grow(count), ErrorCode.INVALID_PARTITIONS)
+        self.assertEqual(self.grow(4, "none"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self.assertEqual(self.grow(9, times=2), ErrorCode.INVALID_REQUEST)
+        self.assertEqual(self.server.broker.topics()["t"], 4)
+
+    def test_no_controller(self) -> None:
+        """While there is no controller, each topic hears so, and the connection lives."""
+        broker = self.server.broker
+        tenure, broker.controller.tenure = broker.controller.tenure, None
+        self.assertEqual(self.create().error_code, ErrorCode.NOT_CONTROLLER)
+        deleted = self.client.ask(DeleteTopicsRequest(topic_names=["t", "u"], timeout_ms=10), 5).responses
+        self.assertEqual([answer.error_code for answer in deleted], [ErrorCode.NOT_CONTROLLER] * 2)
+        self.assertEqual(self.grow(9), ErrorCode.NOT_CONTROLLER)
+        described = self.client.metadata("auto", auto_create=True).topics[0]
+        self.assertEqual(described.error_code, ErrorCode.NOT_CONTROLLER)
+        self.assertEqual(broker.net_metrics.failures, 0)
+        broker.controller.tenure = tenure
