@@ -20,6 +20,7 @@ from logbus.model import Endpoint, topic_name_problem
 from logbus.net.context import RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages.metadata import (
+    OPERATIONS_UNKNOWN,
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -30,10 +31,13 @@ from logbus.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from logbus.wire.schema import ZERO_UUID, encode
+from logbus.wire.schema import ZERO_UUID, decode, encode
 
 BROKERS_ENDPOINT_TYPE = 1
 CREATE_TIMEOUT_MS = 30_000
+# Bits by Kafka's numbers of operations (AclOperation), those that make sense for a topic and for a cluster.
+TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 MAX_CACHED = 256
 #: Answers about more topics than these are kept only if they are about all: a few of them could take all memory.
 MAX_CACHED_TOPICS = 32
@@ -61,7 +65,29 @@ class MetadataHandlers:
     @serves(3, 0, 12)
     def metadata(self, context: RequestContext, request: Request) -> Answer:
         message: MetadataRequest = request.message
-        version = request.api_version
+        if message.include_topic_authorized_operations or message.include_cluster_authorized_operations:
+            return self._with_operations(context, message, request.api_version)
+        return self._metadata_for(context, message, request.api_version)
+
+    def _with_operations(self, context: RequestContext, message: MetadataRequest, version: int) -> Answer:
+        """The answer with what the client may do (KIP-430): everything, as long as nobody is asked who they are."""
+        answer = self._metadata_for(context, message, version)
+        if isinstance(answer, Deferred):
+            return answer.addCallback(self._add_operations, message)
+        if isinstance(answer, bytes):
+            answer = decode(MetadataResponse, version, answer)[0]
+        return self._add_operations(answer, message)
+
+    def _add_operations(self, answer: MetadataResponse, message: MetadataRequest) -> MetadataResponse:
+        if message.include_topic_authorized_operations:
+            for topic in answer.topics:
+                if not topic.error_code:
+                    topic.topic_authorized_operations = TOPIC_OPERATIONS
+        if message.include_cluster_authorized_operations:
+            answer.cluster_authorized_operations = CLUSTER_OPERATIONS
+        return answer
+
+    def _metadata_for(self, context: RequestContext, message: MetadataRequest, version: int) -> Answer:
         wanted = message.topics
         if wanted is None or (version == 0 and not wanted):
             return self._encoded(context, version, None)
@@ -177,6 +203,9 @@ class MetadataHandlers:
         return DescribeClusterResponse(
             cluster_id=self._metadata.cluster_id,
             controller_id=self._metadata.controller_id,
+            cluster_authorized_operations=(
+                CLUSTER_OPERATIONS if message.include_cluster_authorized_operations else OPERATIONS_UNKNOWN
+            ),
             brokers=[
                 DescribeClusterBroker(broker_id=broker.broker_id, host=at.host, port=at.port, rack=broker.rack)
                 for broker, at in reachable(self._metadata, context.listener)

@@ -35,6 +35,21 @@ class Metadata(HandlerCase):
             self.assertEqual(partitions, [(0, 0, [0]), (1, 0, [0])])
             self.assertEqual([broker.port for broker in response.brokers], [9092])
 
+    def test_authorized_operations(self) -> None:
+        """Who asks is told that everything may be done, since nobody is kept from anything; others are told nothing."""
+        wanted = [MetadataRequestTopic(name="t"), MetadataRequestTopic(name="new"), MetadataRequestTopic(name="")]
+        for version in (8, 10, 12):
+            asked = MetadataRequest(topics=wanted, include_topic_authorized_operations=True)
+            topics = self.client.ask(asked, version).topics
+            # READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8, DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11
+            self.assertEqual([topic.topic_authorized_operations for topic in topics], [0xDF8, 0xDF8, -(2**31)])
+        (topic,) = self.client.metadata("t").topics
+        self.assertEqual(topic.topic_authorized_operations, -(2**31))
+        both = MetadataRequest(topics=[], include_cluster_authorized_operations=True)
+        self.assertEqual(self.client.ask(both, 10).cluster_authorized_operations, 0x1FA0)
+        asked_cluster = DescribeClusterRequest(include_cluster_authorized_operations=True)
+        self.assertEqual(self.client.ask(asked_cluster, 1).cluster_authorized_operations, 0x1FA0)
+
     def test_cluster(self) -> None:
         """DescribeCluster names the brokers; of controllers there is no other listener."""
         response = self.client.ask(DescribeClusterRequest(), 1)
