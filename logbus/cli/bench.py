@@ -176,6 +176,7 @@ def _measure(
         try:
             topic: Topic = await cluster.topic(topic_name)
             bench = Bench(cluster, topic, connections, depth, show)
+            await bench.ready()
             if prepare is not None and ours:
                 await prepare(bench)
             pid = common["pid"] or listener_pid(*cluster.bootstrap[0])

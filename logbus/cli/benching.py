@@ -94,6 +94,10 @@ class Bench:
     depth: int
     progress: Callable[[Tally], None]
 
+    async def ready(self) -> None:
+        """Wait until the leaders of all partitions answer; those of a topic just created may take a moment."""
+        await self._offsets(LATEST)
+
     async def produce(self, load: Payload, acks: int, seconds: float, most: int | None = None) -> Tally:
         """
         Send batches as fast as they are answered.
@@ -245,7 +249,7 @@ class Bench:
     async def _offsets(self, time: int) -> dict[int, int]:
         wanted = {TopicPartition(self.topic.name, index): time for index in self.topic.partitions}
         found = {}
-        for partition, answer in (await list_offsets(self.cluster, wanted)).items():
+        for partition, answer in (await list_offsets(self.cluster, wanted, patience=10.0)).items():
             if isinstance(answer, ApiError):
                 raise answer
             found[partition.partition] = answer.offset

@@ -136,7 +136,7 @@ async def bounds(
 
     async def offsets(time: int) -> dict[TopicPartition, int]:
         found = {}
-        for partition, answer in (await list_offsets(cluster, dict.fromkeys(wanted, time))).items():
+        for partition, answer in (await list_offsets(cluster, dict.fromkeys(wanted, time), patience=5.0)).items():
             if isinstance(answer, ApiError):
                 raise answer
             found[partition] = answer.offset

@@ -231,6 +231,10 @@ def _transaction_index(path: Path) -> Iterator[Item]:
 def _entries(path: Path, entry: struct.Struct) -> Iterator[tuple[int, tuple[Any, ...]]]:
     """Position and fields of each entry; half an entry at the end has a sentence as its last field."""
     data = path.read_bytes()
+    # Kafka gives the index of the segment it writes to its full size at once. Zeros are an entry only at the front.
+    used = -(-len(data.rstrip(b"\0")) // entry.size) * entry.size
+    if len(data) - used > entry.size:
+        data = data[: max(used, 0)]
     whole = len(data) - len(data) % entry.size
     for at, fields in enumerate(entry.iter_unpack(data[:whole])):
         yield at * entry.size, fields
@@ -295,6 +299,10 @@ def _topic_id(data: bytes, path: Path) -> list[Item]:
 
 
 def _meta(data: bytes, path: Path) -> list[Item]:
+    if b"logbus.format" not in data and data.lstrip().startswith((b"#", b"version=", b"cluster.id=", b"node.id=")):
+        # Apache Kafka's own.
+        lines = (line.partition("=") for line in data.decode("utf-8", "replace").splitlines())
+        return [{name: value for name, equals, value in lines if equals and not name.startswith("#")}]
     meta = Meta.decode(data, str(path.parent))
     return [{"broker_id": meta.broker_id, "cluster_id": meta.cluster_id}]
 

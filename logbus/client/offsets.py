@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from twisted.internet.task import deferLater
+
 from logbus.client.cluster import Cluster
-from logbus.client.retry import api_error
+from logbus.client.retry import api_error, is_retriable
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TimestampOffset, TopicPartition
 from logbus.wire.messages.records import (
@@ -24,15 +26,40 @@ MAX_TIMESTAMP = -3
 
 
 async def list_offsets(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int]
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, patience: float = 0.0
 ) -> dict[TopicPartition, TimestampOffset | ApiError]:
     """
     The first offset at or after a time, for each partition.
 
     :param wanted: milliseconds since 1970, :data:`LATEST`, :data:`EARLIEST` or :data:`MAX_TIMESTAMP`.
+    :param patience: seconds for which a leader is asked again that has no answer yet; one just made may not.
     :returns: offset and timestamp −1 where there is no such record; or why the leader does not say.
     :raises LogbusError: a topic is not there, or a leader cannot be reached.
     """
+    deadline = cluster.reactor.seconds() + patience
+    answers = await _list_offsets(cluster, wanted)
+    attempt = 0
+    while True:
+        again = {each: wanted[each] for each, answer in answers.items() if _not_yet(cluster, each, answer)}
+        attempt += 1
+        wait = cluster.backoff.before(attempt)
+        if not again or cluster.reactor.seconds() + wait > deadline:
+            return answers
+        await deferLater(cluster.reactor, wait)
+        for name in {each.topic for each in again}:
+            cluster.forget(name)
+        answers.update(await _list_offsets(cluster, again))
+
+
+def _not_yet(cluster: Cluster, partition: TopicPartition, answer: TimestampOffset | ApiError) -> bool:
+    topic = cluster.known(partition.topic)
+    there = topic is not None and partition.partition in topic.partitions
+    return there and isinstance(answer, ApiError) and is_retriable(answer)
+
+
+async def _list_offsets(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, TimestampOffset | ApiError]:
     answers: dict[TopicPartition, TimestampOffset | ApiError] = {}
     by_leader: dict[int, dict[str, ListOffsetsTopic]] = {}
     for partition, timestamp in wanted.items():

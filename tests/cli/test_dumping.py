@@ -123,6 +123,15 @@ class DumpTests(SynchronousTestCase):
         self.assertIn("behind", self.damage(f"{NAME}.index", good + OFFSET_ENTRY.pack(1, 5))[0][1])
         self.assertEqual(self.damage(f"{NAME}.index", good + b"xyz")[0][0], 16)
 
+    def test_what_kafka_sets_aside(self) -> None:
+        """
+        An index of a segment that Kafka writes to ends with zeros, which are no entries.
+        """
+        for name, entry in ((f"{NAME}.index", OFFSET_ENTRY), (f"{NAME}.timeindex", TIME_ENTRY)):
+            self.assertEqual(len(self.dump(name, entry.pack(3, 4) + bytes(entry.size * 100))), 1)
+            self.assertEqual(self.dump(name, bytes(entry.size * 100)), [])
+            self.assertEqual(len(self.dump(name, bytes(entry.size))), 1)
+
     def test_time_indexes(self) -> None:
         """
         An entry that promises too early a time for what the segment holds is damage.
@@ -166,6 +175,13 @@ class DumpTests(SynchronousTestCase):
         for name, (data, item) in small.items():
             self.assertEqual(self.dump(name, data), [item])
             self.assertEqual(len(self.damage(name, b"nonsense")), 1, name)
+
+    def test_kafkas_own_properties(self) -> None:
+        """
+        A directory of Kafka's is shown, though a broker of ours would not take it over.
+        """
+        found = self.dump("meta.properties", b"#\n#Fri May 1\nnode.id=1\nversion=1\ncluster.id=abc\n")
+        self.assertEqual(found, [{"node.id": "1", "version": "1", "cluster.id": "abc"}])
 
     def test_other_files(self) -> None:
         """

@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.client.admin import AdminClient, NewTopic
 from logbus.client.cluster import Cluster, Node
-from logbus.client.offsets import LATEST
+from logbus.client.offsets import LATEST, list_offsets
 from logbus.client.retry import Unreachable
 from logbus.errors import ApiError, ConfigError, ErrorCode
 from logbus.model import TopicPartition
@@ -155,3 +155,25 @@ class ClusterTests(SynchronousTestCase):
         self.assertEqual(codes, [ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
         for index in (1, 2):
             self.assertIsInstance(answers[TopicPartition("t", index)], ApiError)
+
+    def test_patience_with_a_leader_that_is_not_ready(self) -> None:
+        """
+        It is asked again for a while; then its error is the answer.
+        """
+        log = self.brokers.add("t", 1)[0]
+        self.brokers.nodes = {1, 2}
+        wanted = {TopicPartition("t", 0): LATEST}
+        cluster = self.cluster()
+        self.done(cluster.topic("t"))
+        log.leader = 2
+        waiting = Deferred.fromCoroutine(list_offsets(cluster, wanted, patience=1))
+        self.brokers.settle()
+        self.assertNoResult(waiting)
+        self.assertEqual(self.done(waiting, 0.2)[TopicPartition("t", 0)].offset, 0)
+        self.brokers.topics["t"][0].leader = -1
+        cluster.forget("t")
+        waiting = Deferred.fromCoroutine(list_offsets(cluster, wanted, patience=1))
+        for _ in range(20):
+            self.brokers.settle(0.1)
+        answer = self.successResultOf(waiting)[TopicPartition("t", 0)]
+        self.assertIs(answer.code, ErrorCode.LEADER_NOT_AVAILABLE)
