@@ -175,13 +175,9 @@ def command_line() -> Lines:
     """``logbus --help``, and that of every command below it."""
     import click
 
-    import logbus.cli
+    from logbus.cli.app import app
 
-    command = getattr(logbus.cli, "cli", None) or getattr(logbus.cli, "main", None)
-    if isinstance(command, click.Command):
-        yield from _command(
-            command, click.Context(command, info_name="logbus", terminal_width=100, max_content_width=100)
-        )
+    yield from _command(app, click.Context(app, info_name="logbus", terminal_width=100, max_content_width=100))
 
 
 def _command(command: Any, context: Any) -> Lines:

@@ -1,0 +1,80 @@
+"""
+What pages say by hand, held against the code; and what is generated, against what should be there.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from logbus.config.reference import reference_rst
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+PAGES = [page for page in sorted(DOCS.rglob("*.rst")) if not {"_build", "newsfragments"} & set(page.parts)]
+
+
+@pytest.fixture(scope="module")
+def generated() -> ModuleType:
+    """The Sphinx extension."""
+    spec = importlib.util.spec_from_file_location("generated", DOCS / "ext" / "generated.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def text_of(generated: ModuleType, what: str) -> str:
+    """What one source gives."""
+    return "\n".join(generated.SOURCES[what]())
+
+
+def test_every_metric_a_page_names_exists(generated: ModuleType) -> None:
+    """An alert on a metric that was renamed would never fire."""
+    known = {family.name for family in generated.a_broker().registry.collect()}
+    for page in PAGES:
+        for name in re.findall(r"\blogbus_[a-z_]+", page.read_text()):
+            family = name.removesuffix("_bucket")
+            assert family in known or name in NOT_METRICS, f"{page}: {name}"
+
+
+def test_every_key_a_page_names_exists() -> None:
+    """A key in double backticks that looks like one of ours is one."""
+    known = set(re.findall(r"``([a-z]+(?:\.[a-z0-9]+)+)``", reference_rst()))
+    families = {name.partition(".")[0] for name in known}
+    for page in PAGES:
+        for name in re.findall(r"``([a-z]+(?:\.[a-z]+)+)(?:=[^`]*)?``", page.read_text()):
+            family = name.partition(".")[0]
+            if family in families and family not in {"listener", "client"}:
+                assert name in known or name in CLIENT_KEYS, f"{page}: {name}"
+
+
+NOT_METRICS = {
+    "logbus_broker",
+    "logbus_session_broker",
+    "logbus_line_protocol",
+    "logbus_lines",
+    "logbus_cleanshutdown",
+    "logbus_produced_records",  # the beginning of one, looked for by grep
+}
+CLIENT_KEYS = {"auto.offset.reset", "batch.size", "linger.ms", "security.protocol", "broker.log", "broker.reactor"}
+
+
+def test_the_reference_lists_what_is_served(generated: ModuleType) -> None:
+    """Each API of the router, each route, each option, each command."""
+    apis = text_of(generated, "apis")
+    assert apis.count("   * - ") == len(generated.a_broker().router.served) + 1
+    assert "GET /api/v1/topics/{topic}" in text_of(generated, "http")
+    assert "--as-version" in text_of(generated, "twistd")
+    commands = text_of(generated, "command-line")
+    assert "logbus topics create" in commands
+    assert "logbus consume" in commands
+
+
+def test_every_feature_has_its_row() -> None:
+    """All 112 of them, numbered, none twice."""
+    page = (DOCS / "explanation" / "features.rst").read_text()
+    assert re.findall(r"^   \* - (\d+)$", page, re.MULTILINE) == [str(number) for number in range(1, 113)]
