@@ -22,12 +22,18 @@ Everything that waits returns a Deferred; nothing here knows the global reactor:
     await cluster.close()
 """
 
-from logbus.client.admin import AdminClient, NewTopic
-from logbus.client.cluster import Cluster
-from logbus.client.consumer import AtTime, ConsumerRecord, SimpleConsumer
-from logbus.client.offsets import EARLIEST, LATEST
-from logbus.client.producer import Producer, RecordMetadata
-from logbus.client.retry import Unreachable
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from logbus.client.admin import AdminClient, NewTopic
+    from logbus.client.cluster import Cluster
+    from logbus.client.consumer import AtTime, ConsumerRecord, SimpleConsumer
+    from logbus.client.offsets import EARLIEST, LATEST
+    from logbus.client.producer import Producer, RecordMetadata
+    from logbus.client.retry import Unreachable
 
 __all__ = [
     "AdminClient",
@@ -42,3 +48,24 @@ __all__ = [
     "SimpleConsumer",
     "Unreachable",
 ]
+
+_MODULES = {
+    "AdminClient": "admin",
+    "AtTime": "consumer",
+    "Cluster": "cluster",
+    "ConsumerRecord": "consumer",
+    "EARLIEST": "offsets",
+    "LATEST": "offsets",
+    "NewTopic": "admin",
+    "Producer": "producer",
+    "RecordMetadata": "producer",
+    "SimpleConsumer": "consumer",
+    "Unreachable": "retry",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for, and no more: a command that reads does not wait for what writes."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -151,3 +151,15 @@ class ErrorTests(SynchronousTestCase):
         """
         waits = [Backoff().before(attempt) for attempt in (1, 2, 3, 4, 5, 10_000)]
         self.assertEqual(waits, [0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
+
+
+class PackageTests(SynchronousTestCase):
+    def test_every_public_name_is_there(self) -> None:
+        """
+        The package's names are imported when they are asked for, and others are refused as usual.
+        """
+        import logbus.client
+
+        for name in logbus.client.__all__:
+            self.assertIsNotNone(getattr(logbus.client, name))
+        self.assertRaises(AttributeError, getattr, logbus.client, "nonsense")
