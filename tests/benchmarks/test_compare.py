@@ -4,6 +4,7 @@ What the comparison sends is what its tables say, and its ratios point the right
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import struct
@@ -121,19 +122,20 @@ class ReportTests(SynchronousTestCase):
         self.assertEqual(cells["produce.slow"]["ratios"]["throughput"], 0.5)
 
 
+@functools.cache
+def compiled() -> tuple[native.Programs, tempfile.TemporaryDirectory[str]]:
+    """The programs, compiled once, and the directory they are in, which goes when it is forgotten."""
+    directory = tempfile.TemporaryDirectory()
+    return native.build(Path(directory.name)), directory
+
+
 @skipUnless(shutil.which("cc"), "no C compiler")
 class LoadTests(SynchronousTestCase):
     """The C programs, against a broker."""
 
-    programs: native.Programs
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        cls.programs = native.build(Path(cls.enterClassContext(tempfile.TemporaryDirectory())))
-
     def setUp(self) -> None:
         self.directory = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.programs, _ = compiled()
         self.broker = self.enterContext(Broker())
         self.port = int(self.broker.bootstrap.rpartition(":")[2])
         self.admin = wire.Admin(self.port)
