@@ -1,0 +1,46 @@
+"""The fixtures are found by whoever installs logbus and pytest."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+
+def test_fixtures(pytester: pytest.Pytester) -> None:
+    """A project's test gets a broker by naming it, each test its own, the session's once."""
+    pytester.makepyfile(
+        """
+        import socket
+        import pytest
+
+        seen = []
+
+        def connect(broker):
+            host, _, port = broker.bootstrap.rpartition(":")
+            socket.create_connection((host, int(port)), 20).close()
+
+        @pytest.mark.parametrize("time", [1, 2])
+        def test_own(logbus_broker, time):
+            connect(logbus_broker)
+            assert logbus_broker.admin_url.startswith("http://127.0.0.1:")
+            assert logbus_broker.data_dir not in seen
+            seen.append(logbus_broker.data_dir)
+
+        @pytest.mark.parametrize("time", [1, 2])
+        def test_shared(logbus_session_broker, time):
+            connect(logbus_session_broker)
+            assert len({*seen, logbus_session_broker.data_dir}) == 3
+
+        def test_gone():
+            assert not any(path.exists() for path in seen)
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=5)
+
+
+def test_fixtures_are_listed(pytester: pytest.Pytester) -> None:
+    """``pytest --fixtures`` explains them."""
+    pytester.makepyfile("")
+    listed = pytester.runpytest_subprocess("--fixtures", "-p", "no:cacheprovider")
+    listed.stdout.fnmatch_lines(["logbus_broker*", "*A real broker on a free port*", "logbus_session_broker*"])
