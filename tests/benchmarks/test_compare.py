@@ -4,6 +4,7 @@ What the comparison sends is what its tables say, and its ratios point the right
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import shutil
@@ -123,10 +124,11 @@ class ReportTests(SynchronousTestCase):
 
 
 @functools.cache
-def compiled() -> tuple[native.Programs, tempfile.TemporaryDirectory[str]]:
-    """The programs, compiled once, and the directory they are in, which goes when it is forgotten."""
-    directory = tempfile.TemporaryDirectory()
-    return native.build(Path(directory.name)), directory
+def compiled() -> native.Programs:
+    """The programs, compiled once for all tests."""
+    directory = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, directory)
+    return native.build(Path(directory))
 
 
 @skipUnless(shutil.which("cc"), "no C compiler")
@@ -135,7 +137,7 @@ class LoadTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.directory = Path(self.enterContext(tempfile.TemporaryDirectory()))
-        self.programs, _ = compiled()
+        self.programs = compiled()
         self.broker = self.enterContext(Broker())
         self.port = int(self.broker.bootstrap.rpartition(":")[2])
         self.admin = wire.Admin(self.port)
