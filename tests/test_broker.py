@@ -64,7 +64,7 @@ class StartAndStop(SynchronousTestCase):
         topic_id = first.topic_id()
         first.stop()
         again = MemoryBroker(disks=first.disks, ensemble=first.ensemble).start()
-        self.addCleanup(again.stop)
+        self.addCleanup(again.close)
         client = again.connect()
         self.assertIn(b"kept", content(client.fetch(partition=1)))
         self.assertEqual(again.topic_id(), topic_id)
@@ -136,7 +136,7 @@ class FailingDirectories(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.server = MemoryBroker(disks=[MemoryDisk("/good"), MemoryDisk("/bad")]).start()
-        self.addCleanup(self.server.stop)
+        self.addCleanup(self.server.close)
         self.server.create("t", 4)
         self.client = self.server.connect()
         self.bad = self.server.disks[1]
@@ -189,7 +189,7 @@ class FullDisks(SynchronousTestCase):
     def test_and_room_again(self) -> None:
         """Refused, nothing of the batch in the log, readers served; and taken again once there is room."""
         server = MemoryBroker().start()
-        self.addCleanup(server.stop)
+        self.addCleanup(server.close)
         server.create("t")
         client = server.connect()
         client.produce(a_batch(b"first"))
@@ -209,7 +209,7 @@ class FullDisks(SynchronousTestCase):
     def test_no_room_for_a_topic(self) -> None:
         """A topic that finds no room is an error of its creation, not of the broker."""
         server = MemoryBroker().start()
-        self.addCleanup(server.stop)
+        self.addCleanup(server.close)
         server.disks[0].faults = lambda op, path: no_space() if op in ("make", "create", "replace") else None
         answer = server.connect().create("t").topics[0]
         self.assertEqual(answer.error_code, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -223,7 +223,7 @@ class Plugins(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.server = MemoryBroker().start()
-        self.addCleanup(self.server.stop)
+        self.addCleanup(self.server.close)
 
     def test_append_and_read(self) -> None:
         """Appending makes the topic, takes its partitions in turn, and reads back."""

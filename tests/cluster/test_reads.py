@@ -19,7 +19,7 @@ class ReadCase(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.server = MemoryBroker().start()
-        self.addCleanup(self.server.stop)
+        self.addCleanup(self.server.close)
         self.server.create("t", 3)
         self.clock = self.server.reactor
         self.replicas = self.server.broker.replicas

@@ -12,7 +12,7 @@ class Fetch(HandlerCase):
     def test_the_brokers_limit(self) -> None:
         """fetch.max.bytes holds, whatever the client would take; what is sent is counted."""
         server = MemoryBroker({"fetch.max.bytes": "2048"}).start()
-        self.addCleanup(server.stop)
+        self.addCleanup(server.close)
         server.create("t")
         client = server.connect()
         for _ in range(10):

@@ -25,7 +25,7 @@ class SessionCase(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.server = MemoryBroker().start()
-        self.addCleanup(self.server.stop)
+        self.addCleanup(self.server.close)
         self.server.create("t", 3)
         self.server.create("u", 3)
         self.client = self.server.connect()
@@ -162,9 +162,9 @@ class SessionCase(SynchronousTestCase):
         self.assertEqual(self.told(response), [("t", 2, 0, 1)])
 
     def test_idle_sessions_read_nothing(self) -> None:
-        """Two thousand partitions without news cost no look at a log, nor a look at a session's partition."""
-        self.server.create("wide", 2000)
-        session = self.ask(*(("wide", n, 0) for n in range(2000))).session_id
+        """A hundred partitions without news cost no look at a log, nor a look at a session's partition."""
+        self.server.create("wide", 100)
+        session = self.ask(*(("wide", n, 0) for n in range(100))).session_id
         self.assertEqual(self.told(self.ask(session=(session, 1))), [])
         found = Replicas.find
         with patch.object(Log, "read", side_effect=AssertionError("read")), patch.object(Replicas, "find") as finds:
@@ -280,7 +280,7 @@ class Slots(SynchronousTestCase):
     def test_a_client_in_a_full_house(self) -> None:
         """A client that finds no slot is answered in full, with session 0, each time."""
         server = MemoryBroker({"max.incremental.fetch.session.cache.slots": "1"}).start()
-        self.addCleanup(server.stop)
+        self.addCleanup(server.close)
         server.create("t")
         first, second = server.connect(), server.connect()
         request = fetch_request([("t", 0, 0)], session_id=0, session_epoch=0)

@@ -18,7 +18,7 @@ class Producers(HandlerCase):
         again = MemoryBroker(ensemble=self.server.ensemble)
         self.server.stop()
         again.start()
-        self.addCleanup(again.stop)
+        self.addCleanup(again.close)
         client = again.connect()
         ids += [client.ask(REQUEST, 4).producer_id for _ in range(3)]
         self.assertEqual(len(set(ids)), 9)

@@ -86,7 +86,7 @@ class Topics(HandlerCase):
             request = DeleteTopicsRequest(topics=[state], timeout_ms=10)
             self.assertEqual(self.client.ask(request, 6).responses[0].error_code, ErrorCode.INVALID_REQUEST)
         server = MemoryBroker({"delete.topic.enable": "false"}).start()
-        self.addCleanup(server.stop)
+        self.addCleanup(server.close)
         server.create("t")
         answer = server.connect().ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=10), 5).responses[0]
         self.assertEqual(answer.error_code, ErrorCode.TOPIC_DELETION_DISABLED)

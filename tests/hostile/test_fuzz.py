@@ -156,7 +156,7 @@ def corpus() -> tuple[tuple[bytes, ...], ...]:
                 frames.setdefault(key, []).append(joined(ClientConnection("fuzz").request(message, version)[1]))
             except Exception:  # a version that cannot say this
                 continue
-    server.stop()
+    server.close()
     assert frames.keys() == server.broker.router.served.keys(), "an API has no example here"
     return tuple(tuple(one) for one in frames.values())
 
@@ -242,7 +242,7 @@ class Survives(SynchronousTestCase):
         self.assertEqual(other.produce(a_batch(b"still"), "afterwards").error_code, 0)
         self.assertIn(b"still", content(other.fetch(0, "afterwards")))
         self.assertEqual(server.lost, [])
-        server.stop()
+        server.close()
 
     @given(st.lists(bent, min_size=FRAMES, max_size=FRAMES))
     def test_bent_frames(self, frames: list[tuple[int, int, list[tuple[int, float, Any]], bool]]) -> None:

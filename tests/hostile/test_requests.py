@@ -77,7 +77,7 @@ class BrokenStreams(SynchronousTestCase):
     def test_closed_with_one_line(self) -> None:
         """Each kind closes its connection, is counted, logged in one line that names the peer, and answered nothing."""
         server = MemoryBroker().start()
-        self.addCleanup(server.stop)
+        self.addCleanup(server.close)
         server.create("t")
         good = server.connect("10.0.0.99")
         for number, (what, data) in enumerate(broken_streams(), 1):
@@ -98,7 +98,7 @@ class BrokenStreams(SynchronousTestCase):
     def test_one_line_a_second(self) -> None:
         """A peer that comes back a hundred times fills no log."""
         server = MemoryBroker().start()
-        self.addCleanup(server.stop)
+        self.addCleanup(server.close)
         with logged() as lines:
             for _ in range(100):
                 server.connect("10.1.1.1").feed(HELLO)
@@ -112,7 +112,7 @@ class BrokenStreams(SynchronousTestCase):
     def test_nothing_grows(self) -> None:
         """Ten thousand broken connections leave nothing in memory."""
         server = MemoryBroker().start()
-        self.addCleanup(server.stop)
+        self.addCleanup(server.close)
 
         def storm(count: int) -> None:
             # From one address, or the log's history would grow (which is a test's, not a broker's).
@@ -134,7 +134,7 @@ class Slow(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.server = MemoryBroker().start()
-        self.addCleanup(self.server.stop)
+        self.addCleanup(self.server.close)
         self.server.create("t")
 
     def pass_time(self, seconds: int) -> None:
@@ -175,7 +175,7 @@ class Records(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.server = MemoryBroker().start()
-        self.addCleanup(self.server.stop)
+        self.addCleanup(self.server.close)
         self.server.create("t")
         self.server.create("compacted", cleanup_policy="compact")
         self.server.create("gzipped", compression_type="gzip")
@@ -284,7 +284,7 @@ class Names(SynchronousTestCase):
     def test_topics(self) -> None:
         """No API takes a topic name that is not one; each refuses with the error that is due, and makes nothing."""
         server = MemoryBroker().start()
-        self.addCleanup(server.stop)
+        self.addCleanup(server.close)
         client = server.connect()
         client.produce(topic="t")
         for name in self.BAD:
@@ -303,7 +303,7 @@ class Names(SynchronousTestCase):
     def test_unknown_ids(self) -> None:
         """Topic ids of no topic."""
         server = MemoryBroker().start()
-        self.addCleanup(server.stop)
+        self.addCleanup(server.close)
         client = server.connect()
         request = fetch_request([("", 0, 0)])
         for topic_id in (bytes(16), b"\xff" * 16):
@@ -321,8 +321,8 @@ class Excess(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.server = MemoryBroker().start()
-        self.addCleanup(self.server.stop)
-        self.server.create("t", 50)
+        self.addCleanup(self.server.close)
+        self.server.create("t", 5)
         self.client = self.server.connect()
 
     def test_fetch_limits(self) -> None:
@@ -353,7 +353,7 @@ class Excess(SynchronousTestCase):
 
     def test_named_again_and_again(self) -> None:
         """A topic named 20,000 times is described once; a partition asked for twice is refused."""
-        self.server.create("orders", 50)
+        self.server.create("orders", 5)
         request = MetadataRequest(topics=[MetadataRequestTopic(name="orders")] * 20_000)
         self.assertEqual(len(self.client.ask(request, 9).topics), 1)
         asked = [ListOffsetsPartition(partition_index=0, timestamp=-1)] * 2

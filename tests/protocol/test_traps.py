@@ -55,7 +55,7 @@ class TrapCase(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.server = MemoryBroker(self.config).start()
-        self.addCleanup(self.server.stop)
+        self.addCleanup(self.server.close)
         self.server.create("t", 2)
         self.client = self.server.connect()
 
@@ -470,7 +470,7 @@ class Topics(TrapCase):
         inside = Listener("inside", "kafka", "tcp:9092", ("10.0.0.5", 9092))
         outside = Listener("outside", "kafka", "tcp:9093", ("logs.example.org", 443))
         server = MemoryBroker(listeners=[inside, outside]).start()
-        self.addCleanup(server.stop)
+        self.addCleanup(server.close)
         for listener in (inside, outside):
             client = server.connect(listener=listener.name)
             brokers = client.metadata().brokers
@@ -491,7 +491,7 @@ class Topics(TrapCase):
     def test_no_creation_where_it_is_off(self) -> None:
         """Trap 17: auto.create.topics.enable=false wins over what the client would like."""
         server = MemoryBroker({"auto.create.topics.enable": "false"}).start()
-        self.addCleanup(server.stop)
+        self.addCleanup(server.close)
         topic = server.connect().metadata("new", auto_create=True).topics[0]
         self.assertEqual(topic.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self.assertEqual(server.broker.topics(), {})
