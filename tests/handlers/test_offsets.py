@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from logbus.errors import ErrorCode
+from logbus.model import LeaderAndIsr
 from logbus.wire.messages.records import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from logbus.wire.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from tests.handlers.kit import HandlerCase, a_batch
+from tests.handlers.kit import NOW_MS, HandlerCase, a_batch
 
 
 class Offsets(HandlerCase):
@@ -38,6 +39,13 @@ class Offsets(HandlerCase):
     def test_replicas_ask_elsewhere(self) -> None:
         """A replica id is not a client's to send (CVE-2018-1288)."""
         self.assertEqual(self.ask(-1, 5, replica_id=2).error_code, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    def test_only_what_is_committed(self) -> None:
+        """Records that another replica in sync does not have yet are found by no time."""
+        self.client.produce()
+        self.server.broker.replicas.get("t", 0).take(LeaderAndIsr(leader=0, leader_epoch=1, isr=(0, 1)))
+        self.client.produce(a_batch(timestamp=NOW_MS + 500))
+        self.assertEqual([self.ask(at, 7).offset for at in (-1, NOW_MS, NOW_MS + 1, -3)], [1, 0, -1, -1])
 
     def delete(self, offset: int, partition: int = 0) -> tuple[int, int]:
         asked = [DeleteRecordsPartition(partition_index=partition, offset=offset)]
