@@ -196,10 +196,12 @@ class _InProcess:
         async def start() -> None:
             from logbus.broker import Broker as BrokerService
             from logbus.config import ConfigView
+            from logbus.config.unenforced import refuse_unenforced
             from logbus.ilogbus import Listener
 
             try:
                 view = ConfigView.load(set={**config, "log.dirs": str(data_dir)})
+                refuse_unenforced(view, ())
                 listeners = [Listener(name, name, f"tcp:{port}:interface=127.0.0.1") for name, port in ports.items()]
                 self._service = service = BrokerService(reactor, view, listeners)
                 await service.startService()

@@ -89,6 +89,14 @@ def test_start_that_fails(in_process: bool) -> None:
     assert set(threading.enumerate()) <= threads
 
 
+@pytest.mark.parametrize("in_process", [True, False])
+def test_security_that_is_not_enforced(in_process: bool) -> None:
+    """A test that asks for an authorizer does not pass because there is none."""
+    broker = Broker({"super.users": "User:me"}, in_process=in_process)
+    with pytest.raises(BrokerFailed, match=r"super\.users: this version does not enforce it"), broker:
+        pass
+
+
 def test_started_twice() -> None:
     """A running broker is not started over itself."""
     with Broker() as broker:
