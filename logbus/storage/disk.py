@@ -30,9 +30,11 @@ from zope.interface import implementer
 from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.records.checksum import Buffer
 from logbus.storage.istorage import IDisk, IFile, Lane
-from logbus.storage.lanes import LaneThread
+from logbus.storage.lanes import LaneThreads
 
 LOCK_FILE = ".lock"
+SYNCS = 8
+"""Logs that are flushed at a time: a device serves several syncs together, as does a file system's journal."""
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
@@ -149,7 +151,7 @@ class Disk:
     _reactor: IReactorFromThreads
     failure: StorageError | None = field(default=None, init=False)
     _listeners: list[Callable[[StorageError], None]] = field(factory=list, init=False)
-    _lanes: dict[Lane, LaneThread] = field(factory=dict, init=False)
+    _lanes: dict[Lane, LaneThreads] = field(factory=dict, init=False)
     _lock_fd: int | None = field(default=None, init=False)
     _log = Logger()
 
@@ -177,7 +179,9 @@ class Disk:
         thread = self._lanes.get(lane)
         if thread is None:
             name = f"logbus {lane.value} {os.path.basename(self.root)}"
-            thread = self._lanes[lane] = LaneThread(name, self._reactor, self._settle)
+            thread = self._lanes[lane] = LaneThreads(
+                name, self._reactor, self._settle, SYNCS if lane is Lane.SYNC else 1
+            )
         return thread.submit(op, *args)
 
     def _settle(self, error: BaseException | None) -> BaseException | None:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class Lane(Enum):
-    """The queues of blocking work of one log directory; each has its own thread, so none waits for another."""
+    """The queues of blocking work of one log directory; each has its own threads, so none waits for another."""
 
     SYNC = "sync"
-    """Flushes that somebody waits for."""
+    """Flushes that somebody waits for; those of several logs run at a time."""
     READ = "read"
     """Reads of cold data."""
     BACKGROUND = "background"
@@ -101,7 +101,7 @@ class IDisk(Interface):
 
     def submit(lane: Lane, op: Callable[..., Any], *args: Any) -> Deferred[Any]:
         """
-        Run ``op(*args)`` in a lane, after what was submitted to that lane before.
+        Run ``op(*args)`` in a lane; in order, except in :attr:`Lane.SYNC`, where several run at a time.
 
         :param op: blocks in system calls that let go of the interpreter lock; no loops over records.
         :returns: fires on the reactor thread with the result. A StorageError takes the directory offline.

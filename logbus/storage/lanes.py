@@ -1,5 +1,5 @@
 """
-One thread that runs blocking calls in order, and hands their results to the reactor.
+Threads that run blocking calls, and hand their results to the reactor.
 """
 
 from __future__ import annotations
@@ -21,39 +21,48 @@ _Job: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], "Deferred[Any]"]
 
 
 @define(eq=False)
-class LaneThread:
+class LaneThreads:
     """
-    A dedicated thread and its queue. The thread starts with the first operation.
+    A queue, and the threads that work on it; each starts when there is work that nobody is free for.
+
+    With one thread operations run in the order they were queued; with more, several run at a time.
+
+    :ivar most: threads at the most.
     """
 
     name: str
     _reactor: IReactorFromThreads
     _settle: Settle
+    most: int = 1
     _queue: SimpleQueue[_Job | None] = field(factory=SimpleQueue, init=False)
-    _thread: Thread | None = field(default=None, init=False)
+    _threads: list[Thread] = field(factory=list, init=False)
+    _unfinished: int = field(default=0, init=False)
     _stopped: Deferred[None] | None = field(default=None, init=False)
 
     def submit(self, op: Callable[..., Any], *args: Any) -> Deferred[Any]:
         """Queue ``op(*args)``; the Deferred fires on the reactor thread. Reactor thread only."""
-        if self._thread is None:
-            self._thread = Thread(target=self._run, name=self.name, daemon=True)
-            self._thread.start()
+        self._unfinished += 1
+        if len(self._threads) < min(self._unfinished, self.most):
+            name = f"{self.name}-{len(self._threads)}" if self.most > 1 else self.name
+            thread = Thread(target=self._run, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
         done: Deferred[Any] = Deferred()
         self._queue.put((op, args, done))
         return done
 
     def stop(self) -> Deferred[None]:
-        """Finish what is queued and end the thread."""
+        """Finish what is queued and end the threads."""
         self._stopped = Deferred()
-        if self._thread is None:
-            self._stopped.callback(None)
-        else:
+        for _ in self._threads:
             self._queue.put(None)
+        if not self._threads:
+            self._stopped.callback(None)
         return self._stopped
 
     def is_current(self) -> bool:
-        """Whether the caller runs in this lane's thread."""
-        return self._thread is current_thread()
+        """Whether the caller runs in one of the lane's threads."""
+        return current_thread() in self._threads
 
     def _run(self) -> None:
         while (job := self._queue.get()) is not None:
@@ -67,9 +76,10 @@ class LaneThread:
             self._reactor.callFromThread(self._fire, done, result, failure)
             # The loop's names would keep files open until the next operation comes.
             del job, op, args, done, result, failure
-        self._reactor.callFromThread(self._end)
+        self._reactor.callFromThread(self._end, current_thread())
 
     def _fire(self, done: Deferred[Any], result: Any, failure: Failure | None) -> None:
+        self._unfinished -= 1
         error = None if failure is None else failure.value
         shown = self._settle(error)
         if shown is None:
@@ -77,8 +87,10 @@ class LaneThread:
         else:
             done.errback(failure if failure is not None and shown is error else Failure(shown))
 
-    def _end(self) -> None:
-        assert self._thread is not None and self._stopped is not None
+    def _end(self, thread: Thread) -> None:
+        assert self._stopped is not None
         # It has nothing left to do but return, so this does not wait.
-        self._thread.join()
-        self._stopped.callback(None)
+        thread.join()
+        self._threads.remove(thread)
+        if not self._threads:
+            self._stopped.callback(None)

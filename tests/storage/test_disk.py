@@ -116,13 +116,27 @@ class DiskTests(SynchronousTestCase):
     def test_lanes(self) -> None:
         """Each lane runs in order in its own thread; one that is busy does not hold up another."""
         gate = threading.Event()
-        slow = self.disk.submit(Lane.SYNC, gate.wait, 10)
-        behind = self.disk.submit(Lane.SYNC, threading.get_ident)
+        slow = self.disk.submit(Lane.BACKGROUND, gate.wait, 10)
+        behind = self.disk.submit(Lane.BACKGROUND, threading.get_ident)
         other = self.wait(self.disk.submit(Lane.READ, threading.get_ident))
         self.assertNoResult(behind)
         gate.set()
         self.assertTrue(self.wait(slow))
         self.assertEqual(len({self.wait(behind), other, threading.get_ident()}), 3)
+
+    def test_syncs_of_several_logs(self) -> None:
+        """Flushes run at a time, as many as there are threads for them; the next waits for one to end."""
+        together = threading.Barrier(disk_module.SYNCS)
+        waits = [self.disk.submit(Lane.SYNC, together.wait, 10) for _ in range(disk_module.SYNCS)]
+        self.assertEqual(sorted(self.wait(one) for one in waits), list(range(disk_module.SYNCS)))
+        gate = threading.Event()
+        busy = [self.disk.submit(Lane.SYNC, gate.wait, 10) for _ in range(disk_module.SYNCS)]
+        behind = self.disk.submit(Lane.SYNC, gate.is_set)
+        self.wait(self.disk.submit(Lane.READ, gate.is_set))
+        self.assertNoResult(behind)
+        gate.set()
+        self.assertTrue(self.wait(behind))
+        self.assertEqual([self.wait(one) for one in busy], [True] * disk_module.SYNCS)
 
     def test_errors_from_lanes(self) -> None:
         """An operation's error reaches who asked, and the disk stays online if it is not the disk's."""
