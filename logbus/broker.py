@@ -42,6 +42,7 @@ from logbus.cluster.topicplans import NewTopic, TopicDefaults
 from logbus.cluster.topics import TopicAdmin
 from logbus.config import ConfigView, TopicConfig, keys
 from logbus.config.table import TOPIC_KEYS
+from logbus.config.unenforced import refuse_unenforced_settings
 from logbus.config.view import usable_broker_overrides, usable_topic_overrides
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.handlers.configs import ConfigHandlers
@@ -184,7 +185,7 @@ class Broker(OrderedService):
             self.random,
             self._topic_defaults,
             config.validate_topic_overrides,
-            lambda broker_id, given: config.validate_broker_overrides(given, cluster=broker_id is None),
+            self._check_broker_configs,
         )
         self.producer_ids = ProducerIds(self.store, self.broker_id)
 
@@ -340,6 +341,10 @@ class Broker(OrderedService):
         )
         for warning in [*problems, *warnings]:
             self._log.warn("{warning}", warning=warning)
+
+    def _check_broker_configs(self, broker_id: int | None, given: Mapping[str, str | None]) -> None:
+        refuse_unenforced_settings(given)
+        self.config.validate_broker_overrides(given, cluster=broker_id is None)
 
     def _directory_failed(self, partitions: Sequence[TopicPartition], reason: str) -> None:
         self.replicas.directory_failed(partitions, reason)

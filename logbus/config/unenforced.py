@@ -4,7 +4,7 @@ Security that is configured and that nothing enforces yet: a broker that ignored
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from logbus.config import keys
@@ -19,6 +19,20 @@ _KEYS: frozenset[Key[Any]] = frozenset(
 )
 
 
+def refuse_unenforced_settings(settings: Mapping[str, str | None]) -> None:
+    """
+    The same for settings by themselves, as when they are changed while the broker runs.
+
+    :raises ConfigError: names the key.
+    """
+    for name, text in settings.items():
+        key = broker_key(name)
+        if key is None or text is None or not (key in _KEYS or key.name.startswith(_PREFIXES)):
+            continue
+        if key.parse(text, name) != key.default:
+            raise ConfigError(f"{name}: this version does not enforce it, and would be open to all; remove the key")
+
+
 def refuse_unenforced(config: ConfigView, listeners: Iterable[tuple[str, str]]) -> None:
     """
     Refuse what asks for authentication, authorization or encryption that this version would not provide.
@@ -26,12 +40,7 @@ def refuse_unenforced(config: ConfigView, listeners: Iterable[tuple[str, str]]) 
     :param listeners: name and server endpoint of each Kafka listener in use.
     :raises ConfigError: names the key or the listener.
     """
-    for name, text in config.layer(Source.STATIC).items():
-        key = broker_key(name)
-        if key is None or not (key in _KEYS or key.name.startswith(_PREFIXES)):
-            continue
-        if key.parse(text, name) != key.default:
-            raise ConfigError(f"{name}: this version does not enforce it, and would be open to all; remove the key")
+    refuse_unenforced_settings(config.layer(Source.STATIC))
     protocols = {name.upper(): how for name, how in config.get(keys.LISTENER_SECURITY_PROTOCOL_MAP).items()}
     for listener, endpoint in listeners:
         protocol = protocols.get(listener.upper(), "PLAINTEXT")

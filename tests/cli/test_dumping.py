@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from hypothesis import given
@@ -30,8 +31,9 @@ def batch(offset: int, *values: bytes, **options: Any) -> bytes:
 
 class DumpTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.directory = Path(self.mktemp())
-        self.directory.mkdir()
+        scratch = TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.directory = Path(scratch.name)
 
     def dump(self, name: str, data: bytes, **options: bool) -> list[dict[str, Any]]:
         (self.directory / name).write_bytes(data)

@@ -100,6 +100,14 @@ class Configs(HandlerCase):
         self.assertEqual(self.values()["retention.ms"], "4242")
         self.assertEqual(self.values(BROKER, "0")["log.retention.ms"], "4242")
 
+    def test_security_that_is_not_enforced(self) -> None:
+        """A running broker takes no setting that promises what it does not do."""
+        for name in ("ssl.client.auth", "listener.name.kafka.ssl.client.auth"):
+            self.assertEqual(
+                self.incremental((name, 0, "required"), kind=BROKER, name="0"), ErrorCode.INVALID_CONFIG, name
+            )
+        self.assertEqual(self.incremental(("log.retention.ms", 0, "7000"), kind=BROKER, name=""), 0)
+
     def test_named_twice(self) -> None:
         """A resource that is named twice is altered neither way, and described once."""
         one = replacement(retention_ms="5")
