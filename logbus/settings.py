@@ -37,6 +37,7 @@ def connection_limits(config: ConfigView) -> ConnectionLimits:
         max_connections=config.get(keys.MAX_CONNECTIONS),
         max_connections_per_ip=config.get(keys.MAX_CONNECTIONS_PER_IP),
         per_ip_overrides={ip: int(most) for ip, most in config.get(keys.MAX_CONNECTIONS_PER_IP_OVERRIDES).items()},
+        send_buffer=config.get(keys.SOCKET_SEND_BUFFER_BYTES),
         idle_seconds=config.get(keys.CONNECTIONS_MAX_IDLE_MS) / 1000,
     )
 

@@ -20,6 +20,9 @@ class ICarrier(Interface):
     def send(parts: list[Part]) -> None:
         """Send these after everything before them; what cannot be sent now is kept. Takes over the list."""
 
+    def set_send_buffer(size: int) -> None:
+        """Have about so many bytes under way to the peer at a time, where that can be said."""
+
     def pause_reading() -> None:
         """Receive nothing until :meth:`resume_reading`."""
 

@@ -182,6 +182,9 @@ class StreamCarrier:
         self.unsent = 0
         self._paused = True
 
+    def set_send_buffer(self, size: int) -> None:
+        """The transport below has a buffer of its own."""
+
     def pause_reading(self) -> None:
         """Receive nothing for now."""
         self._transport.pauseProducing()

@@ -114,6 +114,8 @@ class KafkaServerProtocol(Protocol):
         transport: Any = self.transport
         if ICarrier.providedBy(transport):
             self._carrier = transport
+            if self._limits.send_buffer > 0:
+                self._carrier.set_send_buffer(self._limits.send_buffer)
         else:
             self._carrier = StreamCarrier(transport, self, self.metrics)
         self._listener.opened(self)

@@ -11,6 +11,7 @@ What makes it cheaper than a plain ``tcp.Server``:
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 from twisted.internet import main, tcp
@@ -41,6 +42,15 @@ class ServerTransport(tcp.Server):
         # Nagle's algorithm would hold back the last, short segment of a slice until the peer's delayed
         # acknowledgement, 40 ms later.
         self.setTcpNoDelay(True)
+
+    def set_send_buffer(self, size: int) -> None:
+        """
+        Have the kernel hold about so many bytes on their way to the peer.
+
+        Left to itself it takes whole megabytes at once, and reader and writer then get in each other's way: over
+        loopback a megabyte by ``sendfile`` cost 0.42 s of CPU per GB, with 256 KB 0.09 s.
+        """
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
 
     @property
     def unsent(self) -> int:

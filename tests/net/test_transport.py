@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from attrs import evolve
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import serverFromString
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
@@ -85,6 +86,19 @@ class TransportTests(RealCase):
         self.transport()
         peer.sock.send(self.client.ask(metadata()))
         self.answers(peer, 1)
+
+    def test_send_buffer(self) -> None:
+        """
+        The kernel holds as much on its way to a peer as the limits say, or what it likes.
+        """
+        # Linux doubles what it is told, for its own bookkeeping.
+        sizes = {}
+        for wanted in (64 * 1024, -1):
+            self.factory.limits = evolve(self.limits, send_buffer=wanted)
+            self.connect()
+            sizes[wanted] = self.transport().socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        self.assertIn(sizes[64 * 1024], (64 * 1024, 2 * 64 * 1024))
+        self.assertNotEqual(sizes[-1], sizes[64 * 1024])
 
     def test_requests_in_pieces(self) -> None:
         """

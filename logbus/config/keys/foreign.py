@@ -35,7 +35,6 @@ FOREIGN_BROKER_KEYS: Mapping[str, str] = {
     "log.message.format.version": _FORMAT,
     "inter.broker.protocol.version": "brokers agree on a protocol by the feature levels they register",
     "socket.receive.buffer.bytes": _BUFFERS,
-    "socket.send.buffer.bytes": _BUFFERS,
     "replica.socket.receive.buffer.bytes": _BUFFERS,
     "fetch.purgatory.purge.interval.requests": _WAITING,
     "producer.purgatory.purge.interval.requests": _WAITING,

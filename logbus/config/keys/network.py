@@ -40,6 +40,13 @@ SOCKET_REQUEST_MAX_BYTES = int32(
     "Longest request accepted, in bytes; before a client has authenticated, 65536 at most.",
     at_least=1,
 )
+SOCKET_SEND_BUFFER_BYTES = int32(
+    "socket.send.buffer.bytes",
+    256 * 1024,
+    "Bytes that the kernel holds on their way to a client. More carries further over a long way, but costs more CPU "
+    "over a short one; −1 lets the kernel decide.",
+    at_least=-1,
+)
 SOCKET_LISTEN_BACKLOG_SIZE = int32(
     "socket.listen.backlog.size", 50, "Connections the system holds ready while the broker accepts others.", at_least=1
 )
