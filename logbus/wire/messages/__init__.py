@@ -11,6 +11,7 @@ The messages, one family per module, and the register of APIs by number.
 :mod:`~logbus.wire.messages.groups`            coordinators, members of groups
 :mod:`~logbus.wire.messages.offsets`           offsets that groups commit
 :mod:`~logbus.wire.messages.consumer_protocol` what members of a group tell each other (no API of its own)
+:mod:`~logbus.wire.messages.group_log`         the records of ``__consumer_offsets`` (no API of its own)
 ============================================== ===================================================
 
 A family is imported when one of its APIs is first asked for: declaring all of them at once costs a part of a second.

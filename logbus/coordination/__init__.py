@@ -1,0 +1,16 @@
+"""
+What a broker coordinates for clients: consumer groups and the offsets they commit.
+
+=============================================== =====================================================================
+:mod:`~logbus.coordination.group`               a group of the classic protocol: a pure, table-driven state machine
+:mod:`~logbus.coordination.consumer`            a group of the consumer protocol (KIP-848), pure too
+:mod:`~logbus.coordination.offsets`             what one group has committed, and when that expires (pure)
+:mod:`~logbus.coordination.records`             states as records of ``__consumer_offsets``, and back (pure)
+:mod:`~logbus.coordination.placement`           which partition, and so which broker, coordinates a group (pure)
+:mod:`~logbus.coordination.statelog`            appends to, and loading from, one partition of an internal topic
+:mod:`~logbus.coordination.groups`              the coordinator: groups by partition, loading, deadlines, requests
+=============================================== =====================================================================
+
+The state of a group is what its records say: a change is appended first and is in force then; a broker that takes over
+a partition of ``__consumer_offsets`` reads it from the start and goes on.
+"""

@@ -1,0 +1,261 @@
+"""
+What brokers write into ``__consumer_offsets``: groups, their members, and the offsets they committed.
+
+Each record's key and value carry their own version in front (:func:`~logbus.wire.schema.decode_versioned`); the
+version of the key says what the record is about, see :data:`VALUES`. A value of null deletes. The formats are those of
+Kafka (``GroupMetadataKey.json`` and its neighbours), so that its tools read our files and we read its.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from logbus.wire.schema import Bytes, Int8, Int32, Int64, String, Uuid, field, message, struct, tagged
+
+# Committed offsets.
+
+
+@message(None, versions="0-1", flexible="none")
+class OffsetCommitKey:
+    """The offset that a group committed for a partition."""
+
+    group: String
+    topic: String
+    partition: Int32
+
+
+@message(None, versions="0-4", flexible="4+")
+class OffsetCommitValue:
+    """A committed offset; ``expire_timestamp`` (−1: none) was set by clients up to OffsetCommit 4. Times in ms."""
+
+    offset: Int64
+    leader_epoch: Int32 = field("3+", default=-1, ignorable=True)
+    metadata: String
+    commit_timestamp: Int64
+    expire_timestamp: Int64 = field("1", default=-1, ignorable=True)
+
+
+# Groups of the classic protocol.
+
+
+@message(None, versions="2", flexible="none")
+class GroupMetadataKey:
+    """A group of the classic protocol."""
+
+    group: String
+
+
+@struct
+class GroupMemberMetadata:
+    """A member of a classic group: what it told the leader, and what the leader assigned to it."""
+
+    member_id: String
+    group_instance_id: String | None = field("3+", default=None, ignorable=True)
+    client_id: String
+    client_host: String
+    rebalance_timeout: Int32 = field("1+", default=-1, ignorable=True)
+    session_timeout: Int32
+    subscription: Bytes
+    assignment: Bytes
+
+
+@message(None, versions="0-4", flexible="4+")
+class GroupMetadataValue:
+    """A group of the classic protocol at one generation; ``current_state_timestamp`` in ms."""
+
+    protocol_type: String
+    generation: Int32
+    protocol: String | None
+    leader: String | None
+    current_state_timestamp: Int64 = field("2+", default=-1, ignorable=True)
+    members: list[GroupMemberMetadata]
+
+
+# Groups of the consumer protocol (KIP-848).
+
+
+@message(None, versions="3", flexible="none")
+class ConsumerGroupMetadataKey:
+    """A group of the consumer protocol."""
+
+    group_id: String
+
+
+@message(None, versions="0", flexible="0+")
+class ConsumerGroupMetadataValue:
+    """The group's epoch, which grows when members, subscriptions or topics change."""
+
+    epoch: Int32
+
+
+@message(None, versions="4", flexible="none")
+class ConsumerGroupPartitionMetadataKey:
+    """The topics a group is subscribed to, as Kafka before 4.1 noted them; read and forgotten."""
+
+    group_id: String
+
+
+@struct
+class PartitionRacks:
+    """The racks of a partition's replicas."""
+
+    partition: Int32
+    racks: list[String]
+
+
+@struct
+class SubscribedTopic:
+    """A topic, as a group knew it."""
+
+    topic_id: Uuid
+    topic_name: String
+    num_partitions: Int32
+    partition_metadata: list[PartitionRacks]
+
+
+@message(None, versions="0", flexible="0+")
+class ConsumerGroupPartitionMetadataValue:
+    """See :class:`ConsumerGroupPartitionMetadataKey`."""
+
+    topics: list[SubscribedTopic]
+
+
+@message(None, versions="5", flexible="none")
+class ConsumerGroupMemberMetadataKey:
+    """A member of a consumer group."""
+
+    group_id: String
+    member_id: String
+
+
+@struct
+class ClassicProtocol:
+    """An assignment strategy that a member of the classic protocol supports."""
+
+    name: String
+    metadata: Bytes
+
+
+@struct
+class ClassicMemberMetadata:
+    """What a member brought that still speaks the classic protocol."""
+
+    session_timeout_ms: Int32 = 0
+    supported_protocols: list[ClassicProtocol] = field(factory=list)
+
+
+@message(None, versions="0", flexible="0+")
+class ConsumerGroupMemberMetadataValue:
+    """What a member of a consumer group wants."""
+
+    instance_id: String | None
+    rack_id: String | None
+    client_id: String
+    client_host: String
+    subscribed_topic_names: list[String]
+    subscribed_topic_regex: String | None
+    rebalance_timeout_ms: Int32 = -1
+    server_assignor: String | None
+    classic_member_metadata: ClassicMemberMetadata | None = tagged(0, "0+", default=None, nullable="0+")
+
+
+@message(None, versions="6", flexible="none")
+class ConsumerGroupTargetAssignmentMetadataKey:
+    """The target assignment of a consumer group."""
+
+    group_id: String
+
+
+@message(None, versions="0", flexible="0+")
+class ConsumerGroupTargetAssignmentMetadataValue:
+    """The epoch of the group that the target assignment was made for."""
+
+    assignment_epoch: Int32
+
+
+@message(None, versions="7", flexible="none")
+class ConsumerGroupTargetAssignmentMemberKey:
+    """What a member is to own in the end."""
+
+    group_id: String
+    member_id: String
+
+
+@struct
+class AssignedTopicPartitions:
+    """Partitions of one topic."""
+
+    topic_id: Uuid
+    partitions: list[Int32]
+
+
+@message(None, versions="0", flexible="0+")
+class ConsumerGroupTargetAssignmentMemberValue:
+    """See :class:`ConsumerGroupTargetAssignmentMemberKey`."""
+
+    topic_partitions: list[AssignedTopicPartitions]
+
+
+@message(None, versions="8", flexible="none")
+class ConsumerGroupCurrentMemberAssignmentKey:
+    """What a member owns now."""
+
+    group_id: String
+    member_id: String
+
+
+@message(None, versions="0", flexible="0+")
+class ConsumerGroupCurrentMemberAssignmentValue:
+    """What a member owns, and on its way to the target, what it must give up first."""
+
+    member_epoch: Int32
+    previous_member_epoch: Int32
+    state: Int8
+    assigned_partitions: list[AssignedTopicPartitions]
+    partitions_pending_revocation: list[AssignedTopicPartitions]
+
+
+@message(None, versions="16", flexible="none")
+class ConsumerGroupRegularExpressionKey:
+    """A regular expression that members of a group are subscribed to."""
+
+    group_id: String
+    regular_expression: String
+
+
+@message(None, versions="0", flexible="0+")
+class ConsumerGroupRegularExpressionValue:
+    """The topics an expression matched, in which version of the metadata and when (ms)."""
+
+    topics: list[String]
+    version: Int64
+    timestamp: Int64
+
+
+VALUES: Mapping[type[Any], type[Any]] = {
+    OffsetCommitKey: OffsetCommitValue,
+    GroupMetadataKey: GroupMetadataValue,
+    ConsumerGroupMetadataKey: ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey: ConsumerGroupPartitionMetadataValue,
+    ConsumerGroupMemberMetadataKey: ConsumerGroupMemberMetadataValue,
+    ConsumerGroupTargetAssignmentMetadataKey: ConsumerGroupTargetAssignmentMetadataValue,
+    ConsumerGroupTargetAssignmentMemberKey: ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupCurrentMemberAssignmentKey: ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupRegularExpressionKey: ConsumerGroupRegularExpressionValue,
+}
+"""The value that belongs to each key."""
+
+KEYS: Mapping[int, type[Any]] = {
+    0: OffsetCommitKey,
+    1: OffsetCommitKey,
+    2: GroupMetadataKey,
+    3: ConsumerGroupMetadataKey,
+    4: ConsumerGroupPartitionMetadataKey,
+    5: ConsumerGroupMemberMetadataKey,
+    6: ConsumerGroupTargetAssignmentMetadataKey,
+    7: ConsumerGroupTargetAssignmentMemberKey,
+    8: ConsumerGroupCurrentMemberAssignmentKey,
+    16: ConsumerGroupRegularExpressionKey,
+}
+"""The kind of key by its version."""
