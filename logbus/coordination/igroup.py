@@ -48,6 +48,10 @@ class Group(Protocol):
         """Whether it has no members."""
 
     @property
+    def empty_since_ms(self) -> int | None:
+        """When its last member went, in ms since 1970; None while it has members, and when it never had any."""
+
+    @property
     def is_dead(self) -> bool:
         """Whether nothing of it is left but committed offsets: the coordinator may forget the object."""
 
