@@ -9,6 +9,7 @@ The messages, one family per module, and the register of APIs by number.
 :mod:`~logbus.wire.messages.configs`           settings described and altered
 :mod:`~logbus.wire.messages.transactions`      producer ids
 :mod:`~logbus.wire.messages.groups`            coordinators, members of groups
+:mod:`~logbus.wire.messages.consumer_groups`   groups of the newer protocol (KIP-848)
 :mod:`~logbus.wire.messages.offsets`           offsets that groups commit
 :mod:`~logbus.wire.messages.consumer_protocol` what members of a group tell each other (no API of its own)
 :mod:`~logbus.wire.messages.group_log`         the records of ``__consumer_offsets`` (no API of its own)
@@ -48,6 +49,7 @@ _FAMILIES = {
         16: "ListGroups",
         42: "DeleteGroups",
     },
+    "consumer_groups": {68: "ConsumerGroupHeartbeat", 69: "ConsumerGroupDescribe"},
     "offsets": {8: "OffsetCommit", 9: "OffsetFetch", 47: "OffsetDelete"},
 }
 
