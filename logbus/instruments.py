@@ -51,6 +51,11 @@ def instrument(broker: Broker) -> None:
         "How often reading stopped because answers, requests or memory piled up.",
         lambda: net.throttled_reads,
     )
+    counter(
+        "logbus_cold_reads_total",
+        "How often an answer waited for data that was not in the page cache.",
+        lambda: net.cold_reads,
+    )
     counter("logbus_produced_records_total", "Records appended for producers.", lambda: produced.records)
     counter("logbus_produced_batches_total", "Batches appended for producers.", lambda: produced.batches)
     counter("logbus_produced_bytes_total", "Bytes of batches appended for producers.", lambda: produced.bytes_written)

@@ -22,6 +22,7 @@ class NetMetrics:
     :ivar failures: exceptions out of the router or of an answer's encoding: bugs.
     :ivar throttled_reads: how often reading from a connection was stopped because replies were unsent, too many
         requests were pending or memory for requests was short.
+    :ivar cold_reads: how often sending waited for data that was not in the page cache.
     :ivar request_memory: gauge: bytes reserved for frames larger than a connection's first buffer.
     """
 
@@ -36,4 +37,5 @@ class NetMetrics:
     broken_frames: int = 0
     failures: int = 0
     throttled_reads: int = 0
+    cold_reads: int = 0
     request_memory: int = 0

@@ -4,6 +4,8 @@ The two ways out for replies that are partly bytes and partly slices of files.
 :class:`Outbox` writes to a socket: bytes by ``send``, slices by ``sendfile`` straight from the page cache.
 :class:`StreamCarrier` is for transports that have no socket of ours to write to (TLS, UNIX sockets, memory): it reads
 slices piece by piece as the transport asks for more.
+
+Neither waits for a disk: what of a slice is not in the page cache is read first; see :mod:`logbus.net.ahead`.
 """
 
 from __future__ import annotations
@@ -12,12 +14,15 @@ import errno
 import os
 import socket
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from twisted.internet.interfaces import IPushProducer
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from logbus.errors import StorageError
+from logbus.net.ahead import Gate
 from logbus.net.icarrier import ICarrier
 from logbus.net.metrics import NetMetrics
 from logbus.records.slices import FileSlice, Part
@@ -39,15 +44,22 @@ class Outbox:
     """
     What is to be sent on one non-blocking socket, in order.
 
+    :param loaded: called when :attr:`waits_for_disk` ends.
     :ivar unsent: bytes in it.
     """
 
-    __slots__ = ("_metrics", "_parts", "unsent")
+    __slots__ = ("_gate", "_metrics", "_parts", "unsent")
 
-    def __init__(self, metrics: NetMetrics) -> None:
+    def __init__(self, metrics: NetMetrics, loaded: Callable[[], None]) -> None:
         self.unsent = 0
+        self._gate = Gate(loaded, metrics)
         self._metrics = metrics
         self._parts: deque[Part] = deque()
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether nothing can be sent before data was read."""
+        return self._gate.is_closed
 
     def push(self, parts: list[Part]) -> None:
         """Add ``parts`` at the end; small neighbours become one."""
@@ -73,13 +85,15 @@ class Outbox:
     def clear(self) -> None:
         """Drop everything, and with it the references to files."""
         self._parts.clear()
+        self._gate.clear()
         self.unsent = 0
 
     def flush(self, sock: socket.socket) -> None:
         """
-        Send until the socket takes no more, or at least a turn's worth is sent.
+        Send until the socket takes no more, or at least a turn's worth is sent, or what follows must be read first.
 
         :raises SliceTruncated: a file is shorter than promised; the peer cannot be told.
+        :raises StorageError: a file cannot be read; its directory is offline.
         :raises OSError: the connection is broken, or a file cannot be read.
         """
         parts = self._parts
@@ -89,7 +103,9 @@ class Outbox:
             size = len(part)
             if isinstance(part, FileSlice):
                 # Not min(size, left): the header before it must not split a slice of just a turn's worth in two.
-                asked = min(size, TURN)
+                asked = self._gate.allowed(part, min(size, TURN))
+                if not asked:
+                    return
                 sent = self._send_slice(sock, part, asked)
             else:
                 asked = size
@@ -103,6 +119,7 @@ class Outbox:
             left -= sent
             if sent == size:
                 parts.popleft()
+                self._gate.next_part()
             elif sent:
                 parts[0] = part.narrow(sent) if isinstance(part, FileSlice) else memoryview(part)[sent:]
             if sent < asked:
@@ -152,6 +169,7 @@ class StreamCarrier:
         self._protocol = protocol
         self._metrics = metrics
         self._parts: deque[Part] = deque()
+        self._gate = Gate(self._loaded, metrics)
         self._paused = False
         self._pumping = False
         self._closing = False
@@ -179,6 +197,7 @@ class StreamCarrier:
     def stopProducing(self) -> None:
         """The connection is gone."""
         self._parts.clear()
+        self._gate.clear()
         self.unsent = 0
         self._paused = True
 
@@ -204,8 +223,13 @@ class StreamCarrier:
         """Close now."""
         self._closing = True
         self._parts.clear()
+        self._gate.clear()
         self.unsent = 0
         self._transport.abortConnection()
+
+    def _loaded(self) -> None:
+        self._pump()
+        self._protocol.sent()
 
     def _pump(self) -> None:
         # A transport may call back from within its write.
@@ -213,12 +237,11 @@ class StreamCarrier:
             return
         self._pumping = True
         try:
-            while self._parts and not self._paused:
-                data = self._next_piece()
+            while self._parts and not self._paused and (data := self._next_piece()):
                 self.unsent -= len(data)
                 self._metrics.bytes_out += len(data)
                 self._transport.write(data)
-        except (OSError, EOFError) as e:
+        except (OSError, EOFError, StorageError) as e:
             self._log.error("cannot send to {peer}: {error}", peer=self._transport.getPeer(), error=e)
             self.abortConnection()
         finally:
@@ -228,6 +251,7 @@ class StreamCarrier:
             self._transport.loseConnection()
 
     def _next_piece(self) -> bytes:
+        """What to send next; nothing if it must be read first."""
         part = self._parts[0]
         if not isinstance(part, FileSlice):
             self._parts.popleft()
@@ -238,11 +262,15 @@ class StreamCarrier:
                 size += len(part)
                 self._parts.popleft()
             return b"".join(small) if len(small) > 1 else small[0]
-        data = os.pread(part.file.fileno(), min(len(part), 2 * _JOIN), part.position)
+        allowed = self._gate.allowed(part, min(len(part), TURN))
+        if not allowed:
+            return b""
+        data = os.pread(part.file.fileno(), min(allowed, 2 * _JOIN), part.position)
         if not data:
             raise SliceTruncated(_truncated(part))
         if len(data) == len(part):
             self._parts.popleft()
+            self._gate.next_part()
         else:
             self._parts[0] = part.narrow(len(data))
         return data

@@ -20,6 +20,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from logbus.errors import StorageError
 from logbus.net.icarrier import ICarrier
 from logbus.net.sendfile import Outbox, SliceTruncated
 from logbus.records.slices import Part
@@ -36,7 +37,7 @@ class ServerTransport(tcp.Server):
     _log = Logger()
 
     def __init__(self, sock: Any, protocol: Any, client: Any, server: Any, sessionno: int, reactor: Any) -> None:
-        self._outbox = Outbox(protocol.metrics)
+        self._outbox = Outbox(protocol.metrics, self._loaded)
         self._reading = True
         super().__init__(sock, protocol, client, server, sessionno, reactor)
         # Nagle's algorithm would hold back the last, short segment of a slice until the peer's delayed
@@ -108,7 +109,7 @@ class ServerTransport(tcp.Server):
         error = self._flush()
         if error is not None:
             self._fail(error)
-        elif self.unsent:
+        elif self.unsent and not outbox.waits_for_disk:
             self.startWriting()
 
     def doWrite(self) -> Exception | None:  # type: ignore[override]
@@ -122,6 +123,8 @@ class ServerTransport(tcp.Server):
             self.stopWriting()
             if self.disconnecting:
                 return main.CONNECTION_DONE
+        elif outbox.waits_for_disk:
+            self.stopWriting()
         self.protocol.sent()  # type: ignore[attr-defined]
         return None
 
@@ -150,6 +153,11 @@ class ServerTransport(tcp.Server):
         self._outbox.clear()
         super().connectionLost(reason)
 
+    def _loaded(self) -> None:
+        """What had to be read can be sent now: in a turn of its own, like everything that had to wait."""
+        if self.connected and not self._aborting:
+            self.startWriting()
+
     def _flush(self) -> Exception | None:
         try:
             self._outbox.flush(self.socket)
@@ -159,7 +167,7 @@ class ServerTransport(tcp.Server):
             return ConnectionAborted()
         except (BrokenPipeError, ConnectionError, TimeoutError):
             return main.CONNECTION_LOST
-        except OSError as e:
+        except (OSError, StorageError) as e:
             self._log.error("cannot go on sending to {peer}: {error}", peer=self.getPeer(), error=e)
             return ConnectionAborted()
         return None

@@ -2,8 +2,8 @@
 A log directory on a real disk.
 
 Appends and small reads are plain calls, made on the reactor thread: they end in the page cache. What waits for the
-device goes through :meth:`Disk.submit` into one of three threads (sync, read, background), which run system calls
-that let go of the interpreter lock; their results come back by ``callFromThread``.
+device goes through :meth:`Disk.submit` into one of three lanes of threads (sync, read, background), which run system
+calls that let go of the interpreter lock; their results come back by ``callFromThread``.
 
 What an error means is decided here, where it arises:
 
@@ -31,13 +31,17 @@ from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.records.checksum import Buffer
 from logbus.storage.istorage import IDisk, IFile, Lane
 from logbus.storage.lanes import LaneThreads
+from logbus.storage.readahead import AT_A_TIME, HOT, ReadAhead
+from logbus.storage.residency import Residency, make_resident
 
 LOCK_FILE = ".lock"
 SYNCS = 8
 """Logs that are flushed at a time: a device serves several syncs together, as does a file system's journal."""
+_THREADS = {Lane.SYNC: SYNCS, Lane.READ: AT_A_TIME, Lane.BACKGROUND: 1}
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
+_NOWHERE = 2**63
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -78,14 +82,17 @@ class File:
     An open file, and the only owner of its descriptor.
 
     :ivar path: relative to the disk's directory, as opened.
+    :ivar ahead: how far it was read ahead for a reader of cold data.
     """
 
-    __slots__ = ("_disk", "_fd", "path")
+    __slots__ = ("_disk", "_fd", "_hot_from", "ahead", "path")
 
     def __init__(self, disk: Disk, path: str, fd: int) -> None:
         self._disk = disk
         self._fd = fd
+        self._hot_from = _NOWHERE
         self.path = path
+        self.ahead = -1
 
     def __del__(self) -> None:
         os.close(self._fd)
@@ -111,6 +118,22 @@ class File:
                 raise disk.broken(error, f"write {self.path}") from error
             self.truncate(position)
             raise refused from error
+        self._hot_from = position - HOT
+
+    def is_cold(self, position: int, length: int) -> bool | None:
+        """Whether reading these bytes would wait for the device; None if that cannot be known."""
+        return self._disk.residency.is_cold(self._fd, position, length)
+
+    def make_resident(self, position: int, length: int, beyond: int) -> None:
+        """Wait until these bytes are in memory, and begin to read those behind them."""
+        try:
+            make_resident(self._fd, position, length, beyond)
+        except OSError as error:
+            raise self._disk.broken(error, f"read {self.path}") from error
+
+    def read_ahead(self, position: int, length: int) -> Deferred[None] | None:
+        """None if these bytes can be sent without waiting, or what fires when they can be."""
+        return None if position >= self._hot_from else self._disk.reads.want(self, position, length)
 
     def pread(self, length: int, position: int) -> bytes:
         """Up to ``length`` bytes from ``position``."""
@@ -145,15 +168,23 @@ class Disk:
 
     :ivar root: absolute path of the directory, which exists.
     :ivar failure: why it is offline, or None.
+    :ivar residency: what of its files is in memory.
+    :ivar reads: its cold reads.
     """
 
     root: str
     _reactor: IReactorFromThreads
     failure: StorageError | None = field(default=None, init=False)
+    residency: Residency = field(factory=Residency, init=False)
+    reads: ReadAhead = field(init=False)
     _listeners: list[Callable[[StorageError], None]] = field(factory=list, init=False)
     _lanes: dict[Lane, LaneThreads] = field(factory=dict, init=False)
     _lock_fd: int | None = field(default=None, init=False)
     _log = Logger()
+
+    @reads.default
+    def _cold_reads(self) -> ReadAhead:
+        return ReadAhead(self)
 
     def on_failure(self, listener: Callable[[StorageError], None]) -> None:
         """Have ``listener`` told when the directory goes offline."""
@@ -179,9 +210,7 @@ class Disk:
         thread = self._lanes.get(lane)
         if thread is None:
             name = f"logbus {lane.value} {os.path.basename(self.root)}"
-            thread = self._lanes[lane] = LaneThreads(
-                name, self._reactor, self._settle, SYNCS if lane is Lane.SYNC else 1
-            )
+            thread = self._lanes[lane] = LaneThreads(name, self._reactor, self._settle, _THREADS[lane])
         return thread.submit(op, *args)
 
     def _settle(self, error: BaseException | None) -> BaseException | None:
@@ -339,6 +368,7 @@ class Disk:
 
     def close(self) -> Deferred[None]:
         """End the lanes, then let go of the lock."""
+        self.reads.close()
 
         def unlock(_: object) -> None:
             if self._lock_fd is not None:

@@ -28,7 +28,7 @@ class Lane(Enum):
     SYNC = "sync"
     """Flushes that somebody waits for; those of several logs run at a time."""
     READ = "read"
-    """Reads of cold data."""
+    """Reads of cold data; several run at a time."""
     BACKGROUND = "background"
     """What nobody waits for: write-back, checkpoints, deletion, and the opening of logs."""
 
@@ -40,6 +40,7 @@ class IFile(Interface):
     """
 
     path: str = Attribute("Name relative to the directory of the disk, as it was opened.")
+    ahead: int = Attribute("How far it was read ahead for a reader of cold data; see ReadAhead.")
 
     def fileno() -> int:
         """A descriptor that ``sendfile`` and ``pread`` can use."""
@@ -61,6 +62,19 @@ class IFile(Interface):
 
         :raises StorageError: the read failed; the disk is offline.
         """
+
+    def is_cold(position: int, length: int) -> bool | None:
+        """Whether reading these bytes would wait for the device; None if that cannot be known. Does not wait."""
+
+    def make_resident(position: int, length: int, beyond: int) -> None:
+        """
+        Wait until these bytes are in memory, and begin to read as many as ``beyond`` behind them. Blocks: for lanes.
+
+        :raises StorageError: they cannot be read; the disk is offline.
+        """
+
+    def read_ahead(position: int, length: int) -> Deferred[None] | None:
+        """None if these bytes can be sent without waiting for the device, or what fires when they can be."""
 
     def truncate(size: int) -> None:
         """
@@ -101,7 +115,7 @@ class IDisk(Interface):
 
     def submit(lane: Lane, op: Callable[..., Any], *args: Any) -> Deferred[Any]:
         """
-        Run ``op(*args)`` in a lane; in order, except in :attr:`Lane.SYNC`, where several run at a time.
+        Run ``op(*args)`` in a lane; in order in :attr:`Lane.BACKGROUND`; in the others several run at a time.
 
         :param op: blocks in system calls that let go of the interpreter lock; no loops over records.
         :returns: fires on the reactor thread with the result. A StorageError takes the directory offline.

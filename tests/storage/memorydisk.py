@@ -21,6 +21,7 @@ from logbus.errors import ApiError, ConfigError, StorageError
 from logbus.records.checksum import Buffer
 from logbus.storage.disk import refusal
 from logbus.storage.istorage import IDisk, IFile, Lane
+from logbus.storage.readahead import ReadAhead
 
 
 class Crashed(BaseException):
@@ -28,9 +29,14 @@ class Crashed(BaseException):
 
 
 class Inode:
-    """A file's content, as the page cache has it and as the device has it."""
+    """
+    A file's content, as the page cache has it and as the device has it.
+
+    :ivar cold_from: from here on only the device has it, as far as reads of connections are concerned.
+    """
 
     def __init__(self, durable: bytes = b"") -> None:
+        self.cold_from: int | None = None
         self.fd = os.memfd_create("inode")
         self.durable = durable
         # Unsynced changes, in order: (position, bytes written), or (size, None) for a truncation.
@@ -129,6 +135,7 @@ class MemoryFile:
         self._disk = disk
         self._inode = inode
         self.path = path
+        self.ahead = -1
         disk.open_files += 1
 
     def __del__(self) -> None:
@@ -162,6 +169,19 @@ class MemoryFile:
         self._disk.plain_step("read", self.path)
         return os.pread(self._inode.fd, length, position)
 
+    def is_cold(self, position: int, length: int) -> bool | None:
+        cold_from = self._inode.cold_from
+        return cold_from is not None and cold_from < min(position + length, self.size())
+
+    def make_resident(self, position: int, length: int, beyond: int) -> None:
+        self._disk.plain_step("read", self.path)
+        self._disk.loads.append((self.path, position, length, beyond))
+        if self._inode.cold_from is not None:
+            self._inode.cold_from = max(self._inode.cold_from, position + length + beyond)
+
+    def read_ahead(self, position: int, length: int) -> Deferred[None] | None:
+        return self._disk.reads.want(self, position, length)
+
     def truncate(self, size: int) -> None:
         self._disk.check()
         self._disk.plain_step("truncate", self.path)
@@ -183,6 +203,7 @@ class MemoryDisk:
     :ivar crashed: it did.
     :ivar faults: asked before each step; may give an error and, for writes, the portion written before it.
     :ivar held: lanes whose operations wait for :meth:`release`.
+    :ivar loads: what was read ahead: path, position, bytes waited for, bytes begun behind them.
     """
 
     def __init__(self, root: str = "/memory", tree: Directory | None = None) -> None:
@@ -194,6 +215,8 @@ class MemoryDisk:
         self.crashed = False
         self.faults: Callable[[str, str], tuple[OSError, float] | OSError | None] = lambda op, path: None
         self.held: set[Lane] = set()
+        self.loads: list[tuple[str, int, int, int]] = []
+        self.reads = ReadAhead(self)
         self.open_files = 0
         self.done: list[tuple[str, str]] = []
         self.locked = False
@@ -251,6 +274,12 @@ class MemoryDisk:
     def after_kill(self) -> MemoryDisk:
         """The disk after the process died and the machine did not: everything written is there."""
         return MemoryDisk(self.root, self.tree)
+
+    def evict(self, path: str) -> None:
+        """Drop a file from the page cache."""
+        inode = self._find(path)
+        assert isinstance(inode, Inode)
+        inode.cold_from = 0
 
     # -- IDisk
 
