@@ -7,6 +7,7 @@ A Twisted-native client of Kafka-compatible brokers.
     producer.py     Producer: records out; accumulator.py and partitioner.py are its pure parts
     consumer.py     SimpleConsumer: records in, from partitions and positions one chooses
     admin.py        AdminClient: topics, settings, offsets, the cluster
+    groups.py       its part for groups; described_groups.py, coordinators.py
     offsets.py      offsets by time
     retry.py        which failures are worth another attempt
     addresses.py    HOST:PORT
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from logbus.client.admin import AdminClient, NewTopic
     from logbus.client.cluster import Cluster
     from logbus.client.consumer import AtTime, ConsumerRecord, SimpleConsumer
+    from logbus.client.described_groups import GroupDescription, GroupMember
+    from logbus.client.groups import CommittedOffset, ListedGroup
     from logbus.client.offsets import EARLIEST, LATEST
     from logbus.client.producer import Producer, RecordMetadata
     from logbus.client.retry import Unreachable
@@ -39,9 +42,13 @@ __all__ = [
     "AdminClient",
     "AtTime",
     "Cluster",
+    "CommittedOffset",
     "ConsumerRecord",
     "EARLIEST",
+    "GroupDescription",
+    "GroupMember",
     "LATEST",
+    "ListedGroup",
     "NewTopic",
     "Producer",
     "RecordMetadata",
@@ -53,9 +60,13 @@ _MODULES = {
     "AdminClient": "admin",
     "AtTime": "consumer",
     "Cluster": "cluster",
+    "CommittedOffset": "groups",
     "ConsumerRecord": "consumer",
     "EARLIEST": "offsets",
+    "GroupDescription": "described_groups",
+    "GroupMember": "described_groups",
     "LATEST": "offsets",
+    "ListedGroup": "groups",
     "NewTopic": "admin",
     "Producer": "producer",
     "RecordMetadata": "producer",

@@ -1,5 +1,6 @@
 """
-Administration: topics, partitions, records to delete, settings, the cluster.
+Administration: topics, partitions, records to delete, settings, the cluster; of groups see
+:mod:`~logbus.client.groups`.
 
 .. code-block:: python
 
@@ -21,6 +22,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
 from logbus.client.cluster import Cluster, Node, Topic
+from logbus.client.groups import GroupAdmin
 from logbus.client.offsets import list_offsets
 from logbus.client.retry import api_error
 from logbus.errors import ApiError, ErrorCode, LogbusError
@@ -135,7 +137,7 @@ class ClusterDescription:
     nodes: tuple[Node, ...]
 
 
-class AdminClient:
+class AdminClient(GroupAdmin):
     """
     :param cluster: closed by its owner, not by the client.
     :param timeout: seconds the brokers may take to do what is asked.

@@ -1,0 +1,144 @@
+"""
+The brokers that coordinate groups: found, and asked again elsewhere when a group moved, or later when it is loading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from attrs import frozen
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+
+from logbus.client.cluster import Cluster, Node
+from logbus.client.retry import Unreachable, api_error
+from logbus.errors import ApiError, ErrorCode
+from logbus.net.channel import Channel, Disconnected, RequestTimedOut
+from logbus.wire.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
+
+T = TypeVar("T")
+Work = Coroutine[Deferred[Any], Any, T]
+
+NOT_NOW = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""What a broker says that does not coordinate a group, or not yet: the next attempt looks for the coordinator anew."""
+
+_FIND_COORDINATOR = 10
+_BATCHED = 4
+"""The version of FindCoordinator from which one request asks for several groups (KIP-699)."""
+_LOST_CONNECTIONS = 2
+"""A connection that lay idle for long is found to be gone only when it is used."""
+
+
+@frozen
+class Coordinators:
+    """
+    :ivar patience: seconds for which a group is asked for again that nobody coordinates yet.
+    """
+
+    cluster: Cluster
+    patience: float
+
+    async def find(self, group_ids: Iterable[str]) -> dict[str, Node | ApiError]:
+        """
+        The coordinator of each group, asked for once.
+
+        :raise Unreachable: no broker answers.
+        """
+        wanted = list(dict.fromkeys(group_ids))
+        channel = await self.cluster.any_channel()
+        if channel.version(_FIND_COORDINATOR) >= _BATCHED:
+            response: FindCoordinatorResponse = await channel.request(FindCoordinatorRequest(coordinator_keys=wanted))
+            return {
+                each.key: _node(each.error_code, each.error_message, each.key, each.node_id, each.host, each.port)
+                for each in response.coordinators
+            }
+        found: dict[str, Node | ApiError] = {}
+        for key in wanted:
+            response = await channel.request(FindCoordinatorRequest(key=key))
+            found[key] = _node(
+                response.error_code, response.error_message, key, response.node_id, response.host, response.port
+            )
+        return found
+
+    async def ask(
+        self, group_ids: Iterable[str], send: Callable[[Channel, Node, Sequence[str]], Work[Mapping[str, T | ApiError]]]
+    ) -> dict[str, T | ApiError]:
+        """
+        Ask the coordinators of groups for something, and again those that cannot answer yet.
+
+        :param send: asks one coordinator, for the groups it coordinates, and gives an answer for each.
+        :return: an answer or an error for each group, in the order given.
+        :raise Unreachable: a broker cannot be reached.
+        """
+        wanted = list(dict.fromkeys(group_ids))
+        answers: dict[str, T | ApiError] = {}
+        deadline = self.cluster.reactor.seconds() + self.patience
+        again, attempt, lost = wanted, 0, 0
+        while again:
+            try:
+                answers.update(await self._round(again, send))
+            except RequestTimedOut:
+                raise
+            except (Disconnected, Unreachable):
+                lost += 1
+                if lost > _LOST_CONNECTIONS:
+                    raise
+                answers.update((each, _moving(each)) for each in again)
+            again = [each for each in wanted if is_not_now(answers[each])]
+            attempt += 1
+            wait = self.cluster.backoff.before(attempt)
+            if self.cluster.reactor.seconds() + wait > deadline:
+                break
+            if again:
+                await deferLater(self.cluster.reactor, wait)
+        return {each: answers[each] for each in wanted}
+
+    async def _round(
+        self, group_ids: Sequence[str], send: Callable[[Channel, Node, Sequence[str]], Work[Mapping[str, T | ApiError]]]
+    ) -> dict[str, T | ApiError]:
+        answers: dict[str, T | ApiError] = {}
+        by_node: dict[Node, list[str]] = {}
+        for group_id, place in (await self.find(group_ids)).items():
+            if isinstance(place, ApiError):
+                answers[group_id] = place
+            else:
+                by_node.setdefault(place, []).append(group_id)
+        for node, theirs in by_node.items():
+            channel = await self.cluster.channel(node.node_id)
+            answers.update(await send(channel, node, theirs))
+        for group_id in group_ids:
+            if group_id not in answers:
+                left_out = f"group {group_id}: the broker's answer leaves it out"
+                answers[group_id] = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, left_out)
+        return answers
+
+
+def is_not_now(answer: object) -> bool:
+    """Whether an answer is an error that may be gone when the coordinator is looked for anew."""
+    return isinstance(answer, ApiError) and answer.code in NOT_NOW
+
+
+def group_error(code: int, group_id: str, message: str | None = None) -> ApiError | None:
+    """The error that a response's code stands for, in the group's words; None if it stands for none."""
+    if not code:
+        return None
+    if code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+    if code == ErrorCode.NON_EMPTY_GROUP:
+        return ApiError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} has members; stop its consumers first")
+    return api_error(code, f"group {group_id!r}", message)
+
+
+def _node(code: int, message: str | None, group_id: str, node_id: int, host: str, port: int) -> Node | ApiError:
+    return group_error(code, group_id, message) or Node(node_id, host, port)
+
+
+def _moving(group_id: str) -> ApiError:
+    return ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group_id!r}: its coordinator hung up")

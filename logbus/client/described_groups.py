@@ -1,0 +1,206 @@
+"""
+Groups as their coordinators describe them, the same for both protocols: classic, and that of KIP-848.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from logbus.client.cluster import Node
+from logbus.client.coordinators import group_error
+from logbus.errors import ApiError, DecodeError, ErrorCode
+from logbus.model import TopicPartition
+from logbus.net.channel import Channel
+from logbus.wire.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from logbus.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from logbus.wire.messages.groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from logbus.wire.schema import decode_versioned
+
+_CONSUMER_GROUP_DESCRIBE = 69
+_CONSUMER = "consumer"
+"""The protocol type of consumers: what their members' bytes mean is known."""
+
+
+@frozen
+class GroupMember:
+    """
+    A member of a group.
+
+    :ivar instance_id: its ``group.instance.id``, if it has one.
+    :ivar host: the address it comes from.
+    :ivar assignment: what it reads, in order; nothing where that is not known: see ``assignment_bytes``.
+    :ivar subscription: topics it is subscribed to by name.
+    :ivar pattern: the regular expression it is subscribed to, if any (KIP-848).
+    :ivar target: what it is to read in the end (KIP-848); None where members speak the classic protocol.
+    :ivar epoch: −1 where members speak the classic protocol.
+    :ivar metadata_bytes: what it told its leader; empty with KIP-848.
+    :ivar assignment_bytes: what its leader told it; empty with KIP-848.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartition, ...] = ()
+    subscription: tuple[str, ...] = ()
+    pattern: str | None = None
+    target: tuple[TopicPartition, ...] | None = None
+    epoch: int = -1
+    metadata_bytes: bytes = b""
+    assignment_bytes: bytes = b""
+
+
+@frozen
+class GroupDescription:
+    """
+    A group.
+
+    :ivar state: such as ``Stable`` or ``Empty``.
+    :ivar type: ``classic`` or ``consumer``.
+    :ivar protocol_type: ``consumer`` for consumers; empty if it never had members.
+    :ivar assignor: the strategy by which partitions are assigned; empty without members.
+    :ivar coordinator: the broker that coordinates it.
+    :ivar epoch: grows when members, subscriptions or topics change (KIP-848); −1 for a classic group.
+    :ivar assignment_epoch: the epoch that the target assignment was made for; −1 for a classic group.
+    """
+
+    group_id: str
+    state: str
+    type: str
+    protocol_type: str
+    assignor: str
+    coordinator: Node
+    members: tuple[GroupMember, ...]
+    epoch: int = -1
+    assignment_epoch: int = -1
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it has members, or may get some at any moment: its offsets are theirs to commit."""
+        return bool(self.members) or self.state not in ("Empty", "Dead")
+
+
+async def describe_at(channel: Channel, node: Node, group_ids: Sequence[str]) -> dict[str, GroupDescription | ApiError]:
+    """
+    Groups as one coordinator describes them.
+
+    Which protocol a group speaks only its coordinator knows: it is asked by the newer one first, and by the classic
+    one for those it says are not of the newer.
+    """
+    answers: dict[str, GroupDescription | ApiError] = {}
+    classic: Sequence[str] = group_ids
+    if _CONSUMER_GROUP_DESCRIBE in channel.versions:
+        answers = await _describe_consumer_groups(channel, node, group_ids)
+        classic = [each for each, answer in answers.items() if _is_of_another_type(answer)]
+    if classic:
+        response: DescribeGroupsResponse = await channel.request(DescribeGroupsRequest(groups=list(classic)))
+        answers.update((each.group_id, _classic(each, node)) for each in response.groups)
+    return answers
+
+
+async def _describe_consumer_groups(
+    channel: Channel, node: Node, group_ids: Sequence[str]
+) -> dict[str, GroupDescription | ApiError]:
+    response: ConsumerGroupDescribeResponse = await channel.request(
+        ConsumerGroupDescribeRequest(group_ids=list(group_ids))
+    )
+    return {
+        each.group_id: group_error(each.error_code, each.group_id, each.error_message)
+        or GroupDescription(
+            group_id=each.group_id,
+            state=each.group_state,
+            type="consumer",
+            protocol_type=_CONSUMER,
+            assignor=each.assignor_name,
+            coordinator=node,
+            members=tuple(
+                GroupMember(
+                    member_id=member.member_id,
+                    instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    host=_address(member.client_host),
+                    assignment=_partitions(member.assignment.topic_partitions),
+                    subscription=tuple(sorted(member.subscribed_topic_names)),
+                    pattern=member.subscribed_topic_regex or None,
+                    target=_partitions(member.target_assignment.topic_partitions),
+                    epoch=member.member_epoch,
+                )
+                for member in sorted(each.members, key=lambda member: member.member_id)
+            ),
+            epoch=each.group_epoch,
+            assignment_epoch=each.assignment_epoch,
+        )
+        for each in response.groups
+    }
+
+
+def _is_of_another_type(answer: GroupDescription | ApiError) -> bool:
+    return isinstance(answer, ApiError) and answer.code in (
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.UNSUPPORTED_VERSION,
+    )
+
+
+def _classic(group: DescribedGroup, node: Node) -> GroupDescription | ApiError:
+    error = group_error(group.error_code, group.group_id, group.error_message)
+    if error is not None:
+        return error
+    if group.group_state == "Dead":
+        # How brokers before Kafka 4.0 describe a group that is not there.
+        return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group.group_id!r}")
+    members = []
+    for each in sorted(group.members, key=lambda each: each.member_id):
+        of_consumer = group.protocol_type == _CONSUMER
+        members.append(
+            GroupMember(
+                member_id=each.member_id,
+                instance_id=each.group_instance_id,
+                client_id=each.client_id,
+                host=_address(each.client_host),
+                assignment=read_assignment(each.member_assignment) if of_consumer else (),
+                subscription=read_subscription(each.member_metadata) if of_consumer else (),
+                metadata_bytes=bytes(each.member_metadata),
+                assignment_bytes=bytes(each.member_assignment),
+            )
+        )
+    return GroupDescription(
+        group_id=group.group_id,
+        state=group.group_state,
+        type="classic",
+        protocol_type=group.protocol_type,
+        assignor=group.protocol_data,
+        coordinator=node,
+        members=tuple(members),
+    )
+
+
+def read_assignment(data: bytes) -> tuple[TopicPartition, ...]:
+    """The partitions in what a consumer's leader assigned to it; none if the bytes do not say."""
+    try:
+        assignment, _ = decode_versioned(ConsumerProtocolAssignment, data)
+    except DecodeError:
+        return ()
+    return tuple(
+        sorted(TopicPartition(each.topic, n) for each in assignment.assigned_partitions for n in each.partitions)
+    )
+
+
+def read_subscription(data: bytes) -> tuple[str, ...]:
+    """The topics in what a consumer told its leader; none if the bytes do not say."""
+    try:
+        subscription, _ = decode_versioned(ConsumerProtocolSubscription, data)
+    except DecodeError:
+        return ()
+    return tuple(sorted(subscription.topics))
+
+
+def _partitions(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
+    return tuple(sorted(TopicPartition(each.topic_name, number) for each in topics for number in each.partitions))
+
+
+def _address(host: str) -> str:
+    """Kafka writes an address as Java does, with the (empty) name before a slash."""
+    return host.rpartition("/")[2]
