@@ -18,6 +18,7 @@ __all__ = [
     "Announcement",
     "DeletedTopic",
     "IAnnouncementReceiver",
+    "ILeadershipListener",
     "IReplicaHost",
     "PartitionErrors",
     "PartitionState",
@@ -66,3 +67,17 @@ class IReplicaHost(Interface):
 
     def configure(topic: str, overrides: Mapping[str, str]) -> None:
         """The overrides of a topic changed: swap the configuration of its logs here."""
+
+
+class ILeadershipListener(Interface):
+    """
+    Wants to know which partitions this broker leads: who coordinates something by them.
+
+    Neither call may fail, or take long: the other partitions wait.
+    """
+
+    def leads(topic_partition: TopicPartition, leader_epoch: int) -> None:
+        """This broker leads the partition from now on, in that epoch; the replica is up."""
+
+    def leads_no_more(topic_partition: TopicPartition) -> None:
+        """It does not, for whatever reason: another broker does, the partition was deleted, its disk failed."""

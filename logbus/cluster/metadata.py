@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import MappingProxyType
 from uuid import UUID
 
@@ -43,6 +44,8 @@ class ClusterMetadata:
     version: int = field(default=0, init=False)
     _by_id: dict[UUID, TopicImage] = field(factory=dict, init=False)
     _subscribers: list[Callable[[], None]] = field(factory=list, init=False)
+    _removal_subscribers: list[Callable[[str], None]] = field(factory=list, init=False)
+    _gone: list[str] = field(factory=list, init=False)
     _changing: bool = field(default=False, init=False)
     _log = Logger()
 
@@ -84,6 +87,13 @@ class ClusterMetadata:
 
         return unsubscribe
 
+    def when_removed(self, removed: Callable[[str], None]) -> None:
+        """
+        Call ``removed`` with the name of each topic that is gone, after the change; a topic of that name may be there
+        again, with another id.
+        """
+        self._removal_subscribers.append(removed)
+
     def wait_for(self, condition: Callable[[ClusterMetadata], bool]) -> Deferred[None]:
         """
         Fires as soon as ``condition`` holds: now, or after a change. Cancel it (or ``addTimeout``) to give up.
@@ -118,7 +128,9 @@ class ClusterMetadata:
         finally:
             self._changing = False
             self.version += 1
-        for changed in list(self._subscribers):
+        gone, self._gone = self._gone, []
+        removals = [partial(removed, name) for removed in self._removal_subscribers for name in gone]
+        for changed in [*removals, *self._subscribers]:
             try:
                 changed()
             except Exception:
@@ -167,4 +179,5 @@ class ClusterMetadata:
             return None
         del self.topics[name]
         self._by_id.pop(topic.topic_id, None)
+        self._gone.append(name)
         return topic

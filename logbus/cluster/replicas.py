@@ -17,7 +17,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from logbus.cluster.icluster import IReplicaHost, PartitionErrors, PartitionState
+from logbus.cluster.icluster import ILeadershipListener, IReplicaHost, PartitionErrors, PartitionState
 from logbus.cluster.partition import Partition
 from logbus.config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, StorageError
@@ -142,11 +142,13 @@ class Replicas:
     The replicas on this broker, by topic and partition.
 
     :param topic_config: lays a topic's overrides over the broker's defaults.
+    :ivar listeners: told of every start and end of a leadership.
     """
 
     broker_id: int
     logs: LogManager
     _topic_config: Callable[[Mapping[str, str]], TopicConfig]
+    listeners: list[ILeadershipListener] = field(factory=list, init=False)
     _by_partition: dict[tuple[str, int], Replica] = field(factory=dict, init=False)
     _failed: dict[tuple[str, int], ApiError] = field(factory=dict, init=False)
     _log = Logger()
@@ -247,9 +249,27 @@ class Replicas:
                 log = await self.logs.create(name, state.topic_id, config)
             replica = Replica(Partition(name, self.broker_id), state.topic_id, log)
         replica.log.configure(config)
+        partition = replica.partition
+        before = (partition.is_leader, partition.leader_epoch)
         replica.take(state.leader_and_isr)
         self._by_partition[name] = replica
         self._failed.pop(name, None)
+        if before != (partition.is_leader, partition.leader_epoch):
+            self._tell(replica, led=before[0])
+
+    def _tell(self, replica: Replica, *, led: bool) -> None:
+        """Let the listeners know who leads now."""
+        partition = replica.partition
+        for listener in self.listeners:
+            if led:
+                listener.leads_no_more(replica.topic_partition)
+            if partition.is_leader:
+                listener.leads(replica.topic_partition, partition.leader_epoch)
+
+    def _retire(self, replica: Replica) -> None:
+        led = replica.partition.is_leader
+        replica.retire()
+        self._tell(replica, led=led)
 
     def remove(self, topic_partitions: Sequence[TopicPartition]) -> Deferred[PartitionErrors]:
         return Deferred.fromCoroutine(self._remove(topic_partitions))
@@ -268,7 +288,7 @@ class Replicas:
         self._failed.pop(name, None)
         replica = self._by_partition.pop(name, None)
         if replica is not None:
-            replica.retire()
+            self._retire(replica)
         if self.logs.get(name) is not None:
             await self.logs.delete(name)
 
@@ -287,4 +307,4 @@ class Replicas:
             self._failed[name] = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name}: {reason}")
             replica = self._by_partition.pop(name, None)
             if replica is not None:
-                replica.retire()
+                self._retire(replica)

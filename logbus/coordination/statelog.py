@@ -117,6 +117,7 @@ class StateLog:
 
         def refused(failure: Failure) -> None:
             failure.trap(ApiError, StorageError)
+            assert failure.value is not None
             raise self._refusal(failure.value, too_large) from failure.value
 
         seconds = self.timeout_ms() / 1000

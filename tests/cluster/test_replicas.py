@@ -7,8 +7,10 @@ from uuid import UUID
 
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
+from zope.interface.verify import verifyObject
 
-from logbus.cluster.icluster import PartitionState
+from logbus.cluster.icluster import ILeadershipListener, PartitionState
 from logbus.cluster.replicas import Replicas
 from logbus.config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, StorageError
@@ -109,6 +111,47 @@ class ReplicasTests(SynchronousTestCase):
             error = self.assertRaises(ApiError, replica.start_for, wrong)
             self.assertEqual(error.code, ErrorCode.OFFSET_OUT_OF_RANGE)
         self.assertEqual([replica.start_for(n) for n in (0, 2, 3, -1)], [0, 2, 3, 3])
+
+    def test_listeners_hear_of_leadership(self) -> None:
+        """Of each epoch this broker leads in, and of each end: another leader, deletion, a failed directory."""
+        heard: list[tuple[str, int, int | None]] = []
+
+        @implementer(ILeadershipListener)
+        class Listener:
+            def leads(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+                heard.append((*topic_partition, leader_epoch))
+
+            def leads_no_more(self, topic_partition: TopicPartition) -> None:
+                heard.append((*topic_partition, None))
+
+        def news() -> list[tuple[str, int, int | None]]:
+            told = heard[:]
+            heard.clear()
+            return told
+
+        def led(leader: int, epoch: int) -> PartitionState:
+            return self.state(role=LeaderAndIsr(leader=leader, leader_epoch=epoch, isr=(0, 1)))
+
+        verifyObject(ILeadershipListener, Listener())
+        self.replicas.listeners.append(Listener())
+        self.become(led(0, 0))
+        self.assertEqual(news(), [("t", 0, 0)])
+        self.become(led(0, 0))
+        self.assertEqual(news(), [])
+        self.become(led(0, 1))
+        self.assertEqual(news(), [("t", 0, None), ("t", 0, 1)])
+        self.become(led(1, 2))
+        self.assertEqual(news(), [("t", 0, None)])
+        self.become(led(1, 3))
+        self.assertEqual(news(), [])
+        self.become(led(0, 4))
+        self.assertEqual(news(), [("t", 0, 4)])
+        self.successResultOf(self.replicas.remove([TopicPartition("t", 0)]))
+        self.assertEqual(news(), [("t", 0, None)])
+        self.become(led(0, 0))
+        self.assertEqual(news(), [("t", 0, 0)])
+        self.failed([TopicPartition("t", 0)], "the disk is gone")
+        self.assertEqual(news(), [("t", 0, None)])
 
     def test_a_full_disk_when_coming_up(self) -> None:
         """A partition that cannot be created is an error of its own, and is tried again when told again."""
