@@ -1,0 +1,81 @@
+"""
+Who is to read what: the assignors of the server (KIP-848), by name.
+
+An assignor takes what each member wants and has, and gives every partition of every wanted topic to exactly one of
+the members that want the topic. The same input gives the same output, on any broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from logbus.coordination.consumer.partitions import NOTHING, Partitions, TopicId, from_pairs
+from logbus.coordination.consumer.uniform import Shares, share_by_wish, share_equally
+
+Wishes = Mapping[str, frozenset[TopicId]]
+"""The topics each member wants, all of which exist. The order of the members is part of the input."""
+
+Assignor = Callable[[Wishes, Mapping[TopicId, int], Mapping[str, Partitions]], dict[str, Partitions]]
+"""Takes wishes, the number of partitions of each topic, and targets as they are; gives targets as they are to be."""
+
+
+def uniform(wishes: Wishes, topics: Mapping[TopicId, int], targets: Mapping[str, Partitions]) -> dict[str, Partitions]:
+    """Equal shares, with as little movement as possible: see :mod:`logbus.coordination.consumer.uniform`."""
+    order = list(wishes)
+    wanted_by = _wanted_by(wishes)
+    kept: Shares = {member: [] for member in order}
+    taken: set[tuple[TopicId, int]] = set()
+    for member in order:
+        for topic_id, numbers in sorted(targets.get(member, NOTHING).items()):
+            if topic_id in wishes[member]:
+                for number in sorted(numbers):
+                    partition = (topic_id, number)
+                    if number < topics[topic_id] and partition not in taken:
+                        taken.add(partition)
+                        kept[member].append(partition)
+    free = {
+        topic_id: [number for number in range(topics[topic_id]) if (topic_id, number) not in taken]
+        for topic_id in sorted(wanted_by)
+    }
+    if len(set(wishes.values())) == 1 and wanted_by:
+        share_equally(kept, order, [(topic_id, number) for topic_id, numbers in free.items() for number in numbers])
+    elif wanted_by:
+        share_by_wish(kept, order, free, wanted_by)
+    return {member: from_pairs(partitions) for member, partitions in kept.items()}
+
+
+def ranges(wishes: Wishes, topics: Mapping[TopicId, int], targets: Mapping[str, Partitions]) -> dict[str, Partitions]:
+    """
+    Of each topic a contiguous range to each member that wants it, the first ones one more where it does not come out.
+
+    Topics with as many partitions and the same members are cut the same way, so that who joins streams by key has the
+    same partition of both. What members have is not looked at.
+    """
+    shares: dict[str, dict[TopicId, frozenset[int]]] = {member: {} for member in wishes}
+    for topic_id, members in _wanted_by(wishes).items():
+        least, more = divmod(topics[topic_id], len(members))
+        first = 0
+        for number, member in enumerate(members):
+            end = first + least + (number < more)
+            if end == first:
+                break
+            shares[member][topic_id] = frozenset(range(first, end))
+            first = end
+    return dict(shares)
+
+
+def _wanted_by(wishes: Wishes) -> dict[TopicId, Sequence[str]]:
+    different = set(wishes.values())
+    if len(different) == 1:
+        return dict.fromkeys(sorted(different.pop()), list(wishes))
+    wanted_by: dict[TopicId, list[str]] = {}
+    for member, wanted in wishes.items():
+        for topic_id in wanted:
+            wanted_by.setdefault(topic_id, []).append(member)
+    return dict(wanted_by)
+
+
+ASSIGNORS: Mapping[str, Assignor] = {"uniform": uniform, "range": ranges}
+"""By the names that clients use (``group.remote.assignor``); the first one is the default."""
+
+DEFAULT_ASSIGNOR = next(iter(ASSIGNORS))

@@ -1,0 +1,83 @@
+"""
+Sets of partitions, as groups assign them: by topic id, immutable, without empty sets, so that equal means equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+TopicId = bytes
+"""The 16 bytes of a topic's id, as on the wire."""
+
+Partitions = Mapping[TopicId, frozenset[int]]
+"""Partition numbers by topic id. Never changed in place."""
+
+NOTHING: Partitions = {}
+
+
+class TopicPartitions(Protocol):
+    """How every message spells the partitions of one topic."""
+
+    topic_id: bytes
+    partitions: list[int]
+
+
+def from_wire(topics: Iterable[TopicPartitions]) -> Partitions:
+    """The set that a message spells; a topic named twice counts once, with all its partitions."""
+    found: dict[TopicId, frozenset[int]] = {}
+    for topic in topics:
+        if topic.partitions:
+            found[topic.topic_id] = found.get(topic.topic_id, frozenset()).union(topic.partitions)
+    return found
+
+
+def from_pairs(pairs: Iterable[tuple[TopicId, int]]) -> Partitions:
+    """The set of single partitions."""
+    found: dict[TopicId, set[int]] = {}
+    for topic_id, number in pairs:
+        found.setdefault(topic_id, set()).add(number)
+    return {topic_id: frozenset(numbers) for topic_id, numbers in found.items()}
+
+
+def pairs(partitions: Partitions) -> Iterator[tuple[TopicId, int]]:
+    """The partitions one by one."""
+    for topic_id, numbers in partitions.items():
+        for number in numbers:
+            yield topic_id, number
+
+
+def count(partitions: Partitions) -> int:
+    """How many there are."""
+    return sum(map(len, partitions.values()))
+
+
+def union(a: Partitions, b: Partitions) -> Partitions:
+    """What is in either."""
+    if not b:
+        return a
+    if not a:
+        return b
+    return {
+        topic_id: a.get(topic_id, frozenset()) | b.get(topic_id, frozenset())
+        for topic_id in (*a, *(topic_id for topic_id in b if topic_id not in a))
+    }
+
+
+def intersection(a: Partitions, b: Partitions) -> Partitions:
+    """What is in both."""
+    return _kept((topic_id, numbers & b[topic_id]) for topic_id, numbers in a.items() if topic_id in b)
+
+
+def difference(a: Partitions, b: Partitions) -> Partitions:
+    """What is in ``a`` and not in ``b``."""
+    return _kept((topic_id, numbers - b.get(topic_id, frozenset())) for topic_id, numbers in a.items())
+
+
+def is_subset(a: Partitions, b: Partitions) -> bool:
+    """Whether all of ``a`` is in ``b``."""
+    return all(numbers <= b.get(topic_id, frozenset()) for topic_id, numbers in a.items())
+
+
+def _kept(sets: Iterable[tuple[TopicId, frozenset[int]]]) -> Partitions:
+    return {topic_id: numbers for topic_id, numbers in sets if numbers}

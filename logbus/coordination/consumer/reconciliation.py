@@ -1,0 +1,85 @@
+"""
+A member's next step towards its target (KIP-848, "Reconciliation").
+
+Members are moved one by one, each at its own heartbeats, and nobody waits for the slowest::
+
+    what the member has to do                      state                    epoch it is in
+    =============================================  =======================  ===============
+    give up what its target has not                UNREVOKED_PARTITIONS     the one it had
+    nothing, but others hold some of its target    UNRELEASED_PARTITIONS    the target's
+    nothing                                        STABLE                   the target's
+
+A member gets a partition only once nobody holds it, and holds a partition until it has said that it does not. So no
+partition ever has two owners, whatever order heartbeats come in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from logbus.coordination.consumer.member import MemberState, Position
+from logbus.coordination.consumer.partitions import (
+    NOTHING,
+    Partitions,
+    TopicId,
+    difference,
+    from_pairs,
+    intersection,
+    pairs,
+    union,
+)
+from logbus.errors import ApiError, ErrorCode
+
+IsFree = Callable[[TopicId, int], bool]
+"""Whether nobody holds a partition."""
+
+
+def reconcile(
+    position: Position, target_epoch: int, target: Partitions, owned: Partitions | None, is_free: IsFree
+) -> Position:
+    """
+    The position after a heartbeat.
+
+    :param owned: what the member says that it owns; None: as last time.
+    :raise ApiError: FENCED_MEMBER_EPOCH: it must start anew, see :attr:`MemberState.UNKNOWN`.
+    """
+    match position.state:
+        case MemberState.STABLE:
+            if position.epoch == target_epoch:
+                return position
+            epoch = position.epoch
+        case MemberState.UNREVOKED_PARTITIONS:
+            if still_owned(position.revoking, owned):
+                return position
+            # It has done what this epoch asked of it. There may be more to give up: targets may have changed since.
+            epoch = position.epoch + 1
+        case MemberState.UNRELEASED_PARTITIONS:
+            epoch = position.epoch
+        case _:
+            if owned is None or owned:
+                raise ApiError(
+                    ErrorCode.FENCED_MEMBER_EPOCH,
+                    "the state of the member is one of a later release: it must give up everything and join again",
+                )
+            epoch = target_epoch
+    return _advance(position, epoch, target_epoch, target, owned, is_free)
+
+
+def still_owned(partitions: Partitions, owned: Partitions | None) -> bool:
+    """Whether the member may still own some of these; it must be asked if it did not say."""
+    return bool(partitions) and (owned is None or bool(intersection(partitions, owned)))
+
+
+def _advance(
+    position: Position, epoch: int, target_epoch: int, target: Partitions, owned: Partitions | None, is_free: IsFree
+) -> Position:
+    kept = intersection(position.assigned, target)
+    revoking = difference(position.assigned, kept)
+    if still_owned(revoking, owned):
+        return Position(epoch, position.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+    missing = difference(target, kept)
+    available = from_pairs(partition for partition in pairs(missing) if is_free(*partition)) if missing else NOTHING
+    state = MemberState.STABLE if available == missing else MemberState.UNRELEASED_PARTITIONS
+    if not available and (state, target_epoch, kept) == (position.state, position.epoch, position.assigned):
+        return position
+    return Position(target_epoch, position.epoch, state, union(kept, available))

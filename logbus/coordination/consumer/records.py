@@ -1,0 +1,132 @@
+"""A group of the consumer protocol as records of ``__consumer_offsets``, and back."""
+
+from __future__ import annotations
+
+from logbus.coordination.consumer.member import ClassicProtocols, Member, MemberState, Position
+from logbus.coordination.consumer.partitions import Partitions, from_wire
+from logbus.coordination.igroup import Change
+from logbus.wire.messages.group_log import (
+    AssignedTopicPartitions,
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+
+
+def group_epoch(group_id: str, epoch: int | None) -> Change:
+    """The group's epoch; None here and below: the record is to go."""
+    value = None if epoch is None else ConsumerGroupMetadataValue(epoch=epoch)
+    return ConsumerGroupMetadataKey(group_id=group_id), value
+
+
+def target_epoch(group_id: str, epoch: int | None) -> Change:
+    """The epoch the targets were made for."""
+    value = None if epoch is None else ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch)
+    return ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value
+
+
+def target(group_id: str, member_id: str, partitions: Partitions | None) -> Change:
+    """What a member is to have in the end."""
+    value = None
+    if partitions is not None:
+        value = ConsumerGroupTargetAssignmentMemberValue(topic_partitions=assigned_topics(partitions))
+    return ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value
+
+
+def position(group_id: str, member_id: str, where: Position | None) -> Change:
+    """Where a member is."""
+    value = None
+    if where is not None:
+        value = ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=where.epoch,
+            previous_member_epoch=where.previous_epoch,
+            state=where.state,
+            assigned_partitions=assigned_topics(where.assigned),
+            partitions_pending_revocation=assigned_topics(where.revoking),
+        )
+    return ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), value
+
+
+def read_position(value: ConsumerGroupCurrentMemberAssignmentValue) -> Position:
+    """The position in a record; a state we do not know is UNKNOWN."""
+    known = value.state in MemberState.__members__.values()
+    return Position(
+        epoch=value.member_epoch,
+        previous_epoch=value.previous_member_epoch,
+        state=MemberState(value.state) if known else MemberState.UNKNOWN,
+        assigned=from_wire(value.assigned_partitions),
+        revoking=from_wire(value.partitions_pending_revocation),
+    )
+
+
+def member(group_id: str, member_id: str, wants: Member | None) -> Change:
+    """What a member wants."""
+    value = None
+    if wants is not None:
+        value = ConsumerGroupMemberMetadataValue(
+            instance_id=wants.instance_id,
+            rack_id=wants.rack_id,
+            client_id=wants.client_id,
+            client_host=wants.client_host,
+            subscribed_topic_names=list(wants.topics),
+            subscribed_topic_regex=wants.regex,
+            rebalance_timeout_ms=wants.rebalance_timeout_ms,
+            server_assignor=wants.assignor,
+            classic_member_metadata=None if wants.classic is None else _classic(wants.classic),
+        )
+    return ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value
+
+
+def read_member(member_id: str, value: ConsumerGroupMemberMetadataValue) -> Member:
+    """The member in a record."""
+    classic = value.classic_member_metadata
+    return Member(
+        member_id=member_id,
+        instance_id=value.instance_id,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        topics=tuple(sorted(set(value.subscribed_topic_names))),
+        regex=value.subscribed_topic_regex or None,
+        rebalance_timeout_ms=value.rebalance_timeout_ms,
+        assignor=value.server_assignor,
+        classic=None
+        if classic is None
+        else ClassicProtocols(
+            classic.session_timeout_ms, tuple((p.name, bytes(p.metadata)) for p in classic.supported_protocols)
+        ),
+    )
+
+
+def expression(group_id: str, regex: str, topics: list[str] | None, version: int = 0, now_ms: int = 0) -> Change:
+    """The topics an expression stands for, in a version of the cluster's topics."""
+    value = None
+    if topics is not None:
+        value = ConsumerGroupRegularExpressionValue(topics=topics, version=version, timestamp=now_ms)
+    return ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), value
+
+
+def assigned_topics(partitions: Partitions) -> list[AssignedTopicPartitions]:
+    """A set of partitions as records spell it, in order, so that equal sets are equal bytes."""
+    return [
+        AssignedTopicPartitions(topic_id=topic_id, partitions=sorted(numbers))
+        for topic_id, numbers in sorted(partitions.items())
+    ]
+
+
+def _classic(classic: ClassicProtocols) -> ClassicMemberMetadata:
+    return ClassicMemberMetadata(
+        session_timeout_ms=classic.session_timeout_ms,
+        supported_protocols=[ClassicProtocol(name=name, metadata=data) for name, data in classic.protocols],
+    )
