@@ -339,8 +339,22 @@ def _exit_with_failure() -> None:
     os._exit(1)
 
 
+def install_reactor() -> None:
+    """Make ours the process's reactor, unless that was chosen already (``twistd --reactor``)."""
+    if "twisted.internet.reactor" in sys.modules:
+        return
+    try:
+        from logbus.net.reactor import BrokerReactor
+    except ImportError:  # no epoll here, as on macOS: Twisted chooses
+        return
+    from twisted.internet.main import installReactor
+
+    installReactor(BrokerReactor())
+
+
 def makeService(options: Options) -> IService:
     """What ``twistd`` runs."""
+    install_reactor()
     try:
         config, listeners = load(options)
         preflight(config, listeners)

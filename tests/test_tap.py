@@ -293,6 +293,24 @@ def test_ready_and_stopped_by_sigterm(tmp_path: Path) -> None:
         assert "0 of them recovered" in read_until(process, r"logbus broker 0 ready")
 
 
+@pytest.mark.parametrize(
+    ("option", "reactor"),
+    [([], "logbus.net.reactor.BrokerReactor"), (["--reactor=poll"], "twisted.internet.pollreactor.PollReactor")],
+)
+def test_reactor(tmp_path: Path, option: list[str], reactor: str) -> None:
+    """The broker brings its own reactor, unless the operator chose one."""
+    command = [*TWISTD[:-1], *option, TWISTD[-1], *FREE]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        assert f"reactor class: {reactor}." in read_until(process, r"logbus broker 0 ready")
+        stop(process)
+    finally:
+        process.kill()
+        process.wait(SECONDS)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
 @pytest.mark.parametrize("moment", ["starting up", "logs opened", "KafkaServerFactory starting", "is the controller"])
 def test_sigterm_while_starting(tmp_path: Path, moment: str) -> None:
     """However early it is told to stop, it stops, without a complaint, and starts again."""

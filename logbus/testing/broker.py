@@ -309,7 +309,7 @@ def private_reactor() -> PosixReactorBase:
 
     reactor: PosixReactorBase
     try:
-        from twisted.internet.epollreactor import EPollReactor
+        from logbus.net.reactor import BrokerReactor
     except ImportError:  # no epoll here, as on macOS
         try:
             from twisted.internet.kqreactor import KQueueReactor
@@ -320,7 +320,7 @@ def private_reactor() -> PosixReactorBase:
 
             reactor = SelectReactor()
     else:
-        reactor = EPollReactor()
+        reactor = BrokerReactor()
     # Before any timer exists: a step of the wall clock must not move them.
     reactor.seconds = time.monotonic
     return reactor

@@ -13,7 +13,6 @@ from typing import Any
 from attrs import define, field
 from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred
-from twisted.internet.epollreactor import EPollReactor
 from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
@@ -22,6 +21,7 @@ from twisted.python.failure import Failure
 from logbus.net.context import RequestContext
 from logbus.net.limits import ConnectionLimits
 from logbus.net.protocol import KafkaServerFactory
+from logbus.net.reactor import BrokerReactor
 from logbus.net.serving import KafkaServerProtocol
 from logbus.records.slices import FileSlice, joined
 from logbus.wire.connection import ClientConnection, Request
@@ -214,7 +214,7 @@ class TemporaryFile:
 class Loop:
     """A reactor of our own, turned by the test until what it waits for is there; nothing uses the global one."""
 
-    reactor: Any = field(factory=EPollReactor)
+    reactor: Any = field(factory=BrokerReactor)
 
     def until(self, condition: Callable[[], Any], seconds: float = 10.0) -> None:
         deadline = time.monotonic() + seconds

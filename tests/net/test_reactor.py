@@ -1,0 +1,83 @@
+"""Our reactor's short way to the connections; the tests of the transport run on it, too."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from twisted.internet.protocol import Factory, Protocol
+
+from tests.net.fakes import metadata
+from tests.net.test_transport import RealCase
+
+
+class BrokerReactorTests(RealCase):
+    def test_a_read_that_fails(self) -> None:
+        """
+        A bug in the middle of a read is logged and ends its connection; the others go on.
+        """
+        peer, other = self.connect(), self.connect()
+        broken = next(iter(self.factory._connections))
+
+        def fail() -> None:
+            raise RuntimeError("a bug")
+
+        broken.frames_ready = fail  # type: ignore[method-assign]
+        peer.sock.send(self.client.ask(metadata()))
+        self.loop.until(lambda: self.factory.metrics.connections_open == 1)
+        self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
+        self.loop.until(lambda: (peer.read(), peer.ended)[1])
+        self.client = type(self.client)()
+        other.sock.send(self.client.ask(metadata()))
+        self.answers(other, 1)
+
+    def test_an_end_that_fails(self) -> None:
+        """
+        A bug in what follows the end of a connection is logged, and the reactor goes on.
+        """
+        peer, other = self.connect(), self.connect()
+        broken = next(iter(self.factory._connections))
+
+        def fail(reason: object) -> None:
+            raise RuntimeError("a bug")
+
+        broken.connectionLost = fail  # type: ignore[method-assign, assignment]
+        peer.sock.close()
+        self.loop.until(lambda: self.flushLoggedErrors(RuntimeError))
+        self.factory.closed(broken)
+        other.sock.send(self.client.ask(metadata()))
+        self.answers(other, 1)
+
+    def test_closed_by_one_before_it(self) -> None:
+        """
+        Of two connections that are ready at once, the first to be served may close the second.
+        """
+        peers = [self.connect(), self.connect()]
+        first, second = self.factory._connections
+        served = []
+
+        def close_both() -> None:
+            served.append(1)
+            first.abort()
+            second.abort()
+
+        first.frames_ready = second.frames_ready = close_both  # type: ignore[method-assign]
+        for peer in peers:
+            peer.sock.send(b"\0")
+        self.loop.until(lambda: not self.factory.metrics.connections_open)
+        self.assertEqual(served, [1])
+
+    def test_other_descriptors(self) -> None:
+        """
+        What is not ours is served as by any reactor.
+        """
+        received: list[bytes] = []
+
+        class Taker(Protocol):
+            def dataReceived(self, data: bytes) -> None:
+                received.append(data)
+
+        port: Any = self.loop.reactor.listenTCP(0, Factory.forProtocol(Taker), interface="127.0.0.1")
+        with socket.create_connection(("127.0.0.1", port.getHost().port)) as peer:
+            peer.send(b"hello")
+            self.loop.until(lambda: received == [b"hello"])
