@@ -1,0 +1,79 @@
+"""A consumer of old data beside others, in a whole broker whose disk is slow."""
+
+from __future__ import annotations
+
+from logbus.errors import ErrorCode
+from logbus.model import TopicPartition
+from logbus.storage.istorage import Lane
+from tests.handlers.kit import Client, HandlerCase, a_batch, content, fetch_request
+from tests.storage.memorydisk import broken
+
+OLD = "t-0/00000000000000000000.log"
+
+
+class ColdReadTests(HandlerCase):
+    """Topic ``t`` has a segment that is not in the page cache, and one that is."""
+
+    config = {"log.segment.bytes": "2048", "log.index.interval.bytes": "200"}
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.sent = [a_batch(bytes([n]) * 500) for n in range(8)]
+        for batch in self.sent:
+            self.client.produce(batch)
+        log = self.server.broker.logs.get(TopicPartition("t", 0))
+        assert log is not None and len(log.segments) > 1
+        self.disk.evict(OLD)
+        self.disk.held.add(Lane.READ)
+        self.cold = self.server.connect()
+        self.cold.send(fetch_request([("t", 0, 0)]), 12)
+
+    def test_others_do_not_wait(self) -> None:
+        """
+        While the disk reads for one consumer, others produce and read what is new; then it has its answer, whole.
+        """
+        hot = self.server.connect()
+        self.assertEqual(hot.produce(self.sent[0]).base_offset, 8)
+        self.assertEqual(len(content(hot.fetch(8))), len(self.sent[0]))
+        self.assertFalse(self.answered(self.cold))
+        self.assertEqual(self.server.broker.net_metrics.cold_reads, 1)
+        self.disk.release(Lane.READ)
+        (answer,) = self.cold.answers()
+        records = content(answer.responses[0].partitions[0])
+        self.assertEqual(len(records) % len(self.sent[0]), 0)
+        self.assertGreater(len(records), 0)
+        self.assertEqual(self.disk.loads[0][0], OLD)
+
+    def answered(self, client: Client) -> bool:
+        data: bytes = client.transport.value()
+        return b"\0" * 100 in data or len(data) > 500
+
+    def test_a_consumer_that_goes(self) -> None:
+        """
+        One that goes while its data is read leaves nothing behind.
+        """
+        self.cold.transport.loseConnection()
+        self.disk.release(Lane.READ)
+        self.assertEqual((self.disk.reads.running, len(self.disk.reads)), (0, 0))
+
+    def test_a_bad_sector(self) -> None:
+        """
+        What cannot be read takes the directory offline and the connection down; the next request hears the reason.
+        """
+        self.disk.faults = lambda op, path: broken() if op == "read" else None
+        self.disk.release(Lane.READ)
+        self.disk.faults = lambda op, path: None
+        self.assertTrue(self.cold.closed)
+        self.assertEqual(self.client.fetch(0).error_code, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def test_a_stop(self) -> None:
+        """
+        A broker that stops while data is read sends it first.
+        """
+        stopped = self.server.broker.stopService()
+        self.server.reactor.advance(1)
+        self.assertNoResult(stopped)
+        self.disk.held.clear()
+        self.disk.release(Lane.READ)
+        self.assertEqual(len(self.cold.answers()), 1)
+        self.server.now(stopped)
