@@ -113,6 +113,22 @@ class RealTransportTests(RealCase):
         self.assertTrue(received.endswith(CONTENT))
         self.assertEqual([wait[:2] for wait in self.file.waits], [(n * CHUNK, CHUNK) for n in range(3)])
 
+    def test_idle_between_chunks(self) -> None:
+        """
+        While a later chunk is read, too, nobody is woken because the socket would take more.
+        """
+        cold = self.ask_for_cold()
+        transport = self.transport()
+        self.file.loaded()
+
+        def at_the_second() -> bool:
+            cold.read()
+            return len(self.file.waits) == 2
+
+        self.loop.until(at_the_second)
+        self.loop.turns(3)
+        self.assertNotIn(transport, self.loop.reactor.getWriters())
+
     def test_hot_chunks_are_not_waited_for(self) -> None:
         """
         What is there goes out as ever.
