@@ -70,7 +70,7 @@ from logbus.net.protocol import KafkaServerFactory
 from logbus.protocols import protocol_plugins
 from logbus.records.batch import Record, encode_batch, iter_records
 from logbus.services import OrderedService
-from logbus.settings import connection_limits, request_memory, storage_settings
+from logbus.settings import cleaner_settings, connection_limits, request_memory, storage_settings
 from logbus.storage.disk import disks_at
 from logbus.storage.manager import LogManager
 from logbus.storage.policies import delete_policy
@@ -149,6 +149,7 @@ class Broker(OrderedService):
             reactor,
             wall_clock,
             settings=storage_settings(config),
+            cleaner_settings=lambda: cleaner_settings(config),
             policy=delete_policy(config.get(keys.LOG_DELETE_POLICY)),
             directory_failed=self._directory_failed,
             high_watermark_of=lambda log: self.replicas.high_watermark_of(log),  # noqa: PLW0108 - not made yet

@@ -8,6 +8,7 @@ import resource
 
 from logbus.config import ConfigView, keys
 from logbus.net.limits import ConnectionLimits
+from logbus.storage.cleaner import CleanerSettings
 from logbus.storage.settings import StorageSettings
 
 
@@ -20,6 +21,16 @@ def storage_settings(config: ConfigView) -> StorageSettings:
         producer_id_expiration_ms=config.get(keys.PRODUCER_ID_EXPIRATION_MS),
         producer_id_check_interval_ms=config.get(keys.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS),
         max_open_files=most_open_files(),
+    )
+
+
+def cleaner_settings(config: ConfigView) -> CleanerSettings:
+    """What the cleaner wants to know; all but the first may change while the broker runs."""
+    return CleanerSettings(
+        enable=config.get(keys.LOG_CLEANER_ENABLE),
+        backoff_ms=config.get(keys.LOG_CLEANER_BACKOFF_MS),
+        dedupe_buffer_size=config.get(keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE),
+        max_bytes_per_second=config.get(keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND),
     )
 
 

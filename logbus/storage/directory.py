@@ -75,6 +75,7 @@ class LogDirectory:
         recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
         start_offsets = self._starts = self._read_offsets(checkpoints.LOG_START_OFFSETS)
         high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
+        cleaned_offsets = self._read_offsets(checkpoints.CLEANED_OFFSETS)
         progress = Progress(self._seconds)
         count = recovered = 0
         for name in self.disk.names(""):
@@ -93,6 +94,9 @@ class LogDirectory:
                 await recover(log, recovery_point, start_offsets.get(partition, 0), progress)
             log.checkpointed_recovery_point = recovery_point
             log.high_watermark = max(log.log_start_offset, min(high_watermarks.get(partition, 0), log.log_end_offset))
+            cleaned = cleaned_offsets.get(partition, 0)
+            # One beyond the log's end is another log's, or older than a cut.
+            log.cleaned_end_offset = cleaned if cleaned <= log.log_end_offset else 0
             self.logs[partition] = log
             count += 1
             if count % _CHECKED_AT_ONCE == 0:
@@ -198,6 +202,11 @@ class LogDirectory:
         """Put down what each log has committed."""
         marks = {partition: log.high_watermark for partition, log in self.logs.items()}
         return self._write_offsets(checkpoints.HIGH_WATERMARKS, marks)
+
+    def checkpoint_cleaned_offsets(self) -> Deferred[None]:
+        """Put down how far each log was compacted."""
+        cleaned = {tp: log.cleaned_end_offset for tp, log in self.logs.items() if log.cleaned_end_offset > 0}
+        return self._write_offsets(checkpoints.CLEANED_OFFSETS, cleaned)
 
     def _write_offsets(self, name: str, offsets: dict[TopicPartition, int]) -> Deferred[None]:
         data = checkpoints.encode_offsets(offsets)

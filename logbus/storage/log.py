@@ -38,12 +38,13 @@ from logbus.storage import lookup, shortening
 from logbus.storage.epochs import EpochHistory
 from logbus.storage.files import FileCache
 from logbus.storage.flush import Durability
-from logbus.storage.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
+from logbus.storage.index import MAX_RELATIVE_OFFSET
 from logbus.storage.istorage import IDeletePolicy, IDisk
 from logbus.storage.owner import Alone, LogOwner
 from logbus.storage.producers import Producers
 from logbus.storage.recompression import PRODUCER, as_the_topic_wants
 from logbus.storage.restore import load_epochs, load_producers
+from logbus.storage.rolling import Rolling
 from logbus.storage.segment import Segment
 from logbus.storage.settings import StorageSettings
 from logbus.storage.validation import LOG_APPEND_TIME, validate_for_topic
@@ -101,6 +102,7 @@ class Log:
     :ivar is_touched: written to since the owner looked.
     :ivar has_producers: False if it is known that no idempotent producer ever wrote.
     :ivar checkpointed_recovery_point: the recovery point that is on disk.
+    :ivar cleaned_end_offset: compaction has seen everything below; see :mod:`logbus.storage.cleaner`.
     """
 
     partition: TopicPartition
@@ -120,6 +122,7 @@ class Log:
     flushed_end_offset: int = field(default=0, init=False)
     high_watermark: int = field(default=0, init=False)
     checkpointed_recovery_point: int = field(default=0, init=False)
+    cleaned_end_offset: int = field(default=0, init=False)
     leader_epoch: int = field(default=NO_EPOCH, init=False)
     is_closed: bool = field(default=False, init=False)
     is_touched: bool = field(default=False, init=False)
@@ -127,8 +130,12 @@ class Log:
     _epochs: EpochHistory | None = field(default=None, init=False)
     _producers: Producers | None = field(default=None, init=False)
     _durability: Durability | None = field(default=None, init=False)
-    _roll_after_ms: int = field(default=-1, init=False)
+    _rolling: Rolling = field(init=False)
     _log = Logger()
+
+    @_rolling.default
+    def _when_to_roll(self) -> Rolling:
+        return Rolling(self.jitter)
 
     def __repr__(self) -> str:
         return f"<Log {self.partition} [{self.log_start_offset}, {self.log_end_offset})>"
@@ -333,35 +340,12 @@ class Log:
     def _segment_for(self, header: BatchHeader, last_offset: int, now_ms: int) -> Segment:
         """The active segment; a new one if the batch does not fit the current one, or that is too old."""
         segment = self.segments[-1]
-        config = self.config
         if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
             # Where a leader's log has a gap this wide, the segment begins behind it.
             return self.roll(header.base_offset if last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET else None)
-        if not segment.size:
-            return segment
-        if segment.first_timestamp >= 0 <= header.max_timestamp:
-            age = header.max_timestamp - segment.first_timestamp
-        else:
-            age = now_ms - segment.created_ms
-        if (
-            segment.size + header.length + 12 > config.segment_bytes
-            or age > self._roll_ms()
-            or (segment.offsets.count + 1) * OFFSET_ENTRY_SIZE > config.segment_index_bytes
-            or (segment.times.count + 1) * TIME_ENTRY_SIZE > config.segment_index_bytes
-        ):
+        if segment.size and self._rolling.is_due(segment, header, self.config, now_ms):
             return self.roll()
         return segment
-
-    def _roll_ms(self) -> int:
-        """The age at which the active segment is rolled: jitter spreads the rolls of logs created together."""
-        config = self.config
-        if not config.segment_jitter_ms:
-            return config.segment_ms
-        if self._roll_after_ms < 0:
-            self._roll_after_ms = config.segment_ms - self.jitter.randrange(
-                min(config.segment_jitter_ms, config.segment_ms) + 1
-            )
-        return self._roll_after_ms
 
     def roll(self, base_offset: int | None = None) -> Segment:
         """
@@ -379,7 +363,7 @@ class Log:
         segment.create()
         old.seal()
         self.segments = (*self.segments, segment)
-        self._roll_after_ms = -1
+        self._rolling.rolled()
         durability.rolled(old)
         return segment
 

@@ -23,6 +23,7 @@ from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.model import TopicPartition
 from logbus.storage import checkpoints, names
 from logbus.storage.checkpoints import Meta
+from logbus.storage.cleaner import CleanerSettings, LogCleaner
 from logbus.storage.directory import LogDirectory
 from logbus.storage.files import FileCache
 from logbus.storage.housekeeping import Housekeeping
@@ -52,7 +53,8 @@ class LogManager:
     :ivar jitter: spreads the rolling of segments, and names what is deleted.
     :ivar policy: decides what retention deletes.
     :ivar directory_failed: told of the partitions that went offline with a directory, and why.
-    :ivar high_watermark_of: what of a log is committed; asked before retention and checkpoints.
+    :ivar high_watermark_of: what of a log is committed; asked before retention, compaction and checkpoints.
+    :ivar cleaner_settings: asked before each round of the cleaner.
     """
 
     disks: Sequence[IDisk]
@@ -64,9 +66,11 @@ class LogManager:
     policy: IDeletePolicy = field(factory=TimeAndSize, kw_only=True)
     directory_failed: Callable[[Sequence[TopicPartition], str], None] = field(default=_nobody, kw_only=True)
     high_watermark_of: Callable[[Log], int] = field(default=_as_it_says, kw_only=True)
+    cleaner_settings: Callable[[], CleanerSettings] = field(default=CleanerSettings, kw_only=True)
     files: FileCache = field(init=False)
     directories: list[LogDirectory] = field(init=False)
     housekeeping: Housekeeping = field(init=False)
+    cleaner: LogCleaner = field(init=False)
     _creating: dict[TopicPartition, list[Deferred[Log]]] = field(factory=dict, init=False)
     _log = Logger()
 
@@ -93,6 +97,10 @@ class LogManager:
             policy=self.policy,
             high_watermark_of=self.high_watermark_of,
         )
+
+    @cleaner.default
+    def _compacts(self) -> LogCleaner:
+        return LogCleaner(self.directories, self.clock, self.wall_clock, self.high_watermark_of, self.cleaner_settings)
 
     def _new_log(self, partition: TopicPartition, disk: IDisk, directory: str) -> Log:
         return Log(
@@ -198,8 +206,9 @@ class LogManager:
                 await directory.claim(meta)
 
     def start_housekeeping(self) -> None:
-        """Begin with retention, checkpoints and expiry: the logs have their settings."""
+        """Begin with retention, compaction, checkpoints and expiry: the logs have their settings."""
         self.housekeeping.start()
+        self.cleaner.start()
 
     def close(self) -> Deferred[None]:
         """Sync and close all logs, and leave the markers of a clean stop."""
@@ -207,6 +216,7 @@ class LogManager:
 
     async def _close(self) -> None:
         self.housekeeping.stop()
+        await self.cleaner.stop()
         for log in self:
             log.high_watermark = self.high_watermark_of(log)
         # All are told before the first is awaited.
@@ -299,6 +309,13 @@ class LogManager:
         return Deferred.fromCoroutine(self._truncate(offsets))
 
     async def _truncate(self, offsets: Mapping[TopicPartition, int]) -> None:
+        logs = [log for directory in self.directories for tp in offsets if (log := directory.logs.get(tp)) is not None]
+        with self.cleaner.paused(logs) as off:
+            # What it put in place later would bring back what is cut now.
+            await off
+            await self._cut(offsets)
+
+    async def _cut(self, offsets: Mapping[TopicPartition, int]) -> None:
         for directory in self.directories:
             logs = [(directory.logs[tp], offset) for tp, offset in offsets.items() if tp in directory.logs]
             lower = [(log, offset) for log, offset in logs if offset < log.checkpointed_recovery_point]

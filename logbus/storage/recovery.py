@@ -21,10 +21,12 @@ from logbus.records.batch import HEADER_SIZE, MAGIC, batch_problem, read_header
 from logbus.storage import names
 from logbus.storage.flush import sync_all
 from logbus.storage.index import MAX_RELATIVE_OFFSET, IndexCorrupt
+from logbus.storage.indexcheck import check_times
 from logbus.storage.istorage import IDisk, Lane
 from logbus.storage.log import Log
 from logbus.storage.restore import latest_snapshot, load_epochs
 from logbus.storage.segment import Segment
+from logbus.storage.swap import settle
 
 CHUNK = 1024 * 1024
 """Bytes read, and then looked at, in one turn."""
@@ -98,6 +100,7 @@ async def recover(log: Log, recovery_point: int, start_offset: int, progress: Pr
     :raises StorageError: the disk cannot be read; it is offline.
     """
     disk = log.disk
+    await settle(disk, log.files, log.directory)
     bases = segment_bases(disk, log.directory)
     if not bases:
         log.create(start_offset)
@@ -141,7 +144,7 @@ async def _check_older(log: Log, segment: Segment, progress: Progress) -> None:
     """A segment wholly below the recovery point: only its indexes can be missing or stale."""
     try:
         segment.open_indexes()
-        segment.check_times()
+        check_times(segment)
     except IndexCorrupt as problem:
         _log.warn("{path}: index rebuilt: {problem}", path=segment.log.path, problem=str(problem))
         segment.begin_rebuild()

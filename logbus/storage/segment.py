@@ -19,6 +19,7 @@ from logbus.records.slices import FileSlice
 from logbus.storage import names
 from logbus.storage.files import FileCache, LazyFile
 from logbus.storage.index import MAX_RELATIVE_OFFSET, IndexCorrupt, OffsetIndex, TimeIndex
+from logbus.storage.indexcheck import check_times, trusted_entry
 from logbus.storage.istorage import IDisk
 
 _RECENT = 256
@@ -44,6 +45,7 @@ class Segment:
     :ivar size: bytes of whole batches in the log file.
     :ivar max_timestamp: the largest timestamp of a batch in it, -1 without any.
     :ivar max_timestamp_offset: last offset of the first batch with that timestamp.
+    :ivar suffix: what the names of its files end in while it is about to replace others; empty otherwise.
     :ivar created_ms: when it was begun, for logs whose records carry no time.
     :ivar first_timestamp: largest timestamp of its first batch, for rolling by age; -1 if unknown.
     :ivar indexed_size: bytes before the batch that the last index entry stands for, inclusive.
@@ -65,16 +67,26 @@ class Segment:
         "max_timestamp",
         "max_timestamp_offset",
         "size",
+        "suffix",
     )
 
     _log = Logger()
 
-    def __init__(self, disk: IDisk, files: FileCache, directory: str, base_offset: int, created_ms: int = -1) -> None:
+    def __init__(
+        self,
+        disk: IDisk,
+        files: FileCache,
+        directory: str,
+        base_offset: int,
+        created_ms: int = -1,
+        suffix: str = "",
+    ) -> None:
         self.disk = disk
         self.files = files
         self.base_offset = base_offset
         self.created_ms = created_ms
-        self.log = LazyFile(files, disk, f"{directory}/{base_offset:020d}{names.LOG}")
+        self.suffix = suffix
+        self.log = LazyFile(files, disk, f"{directory}/{base_offset:020d}{names.LOG}{suffix}")
         self.size = 0
         self.max_timestamp = -1
         self.max_timestamp_offset = -1
@@ -95,6 +107,12 @@ class Segment:
         """When the log file was last written to, ms since 1970."""
         return self.disk.modified_ns(self.log.path) // 1_000_000
 
+    def first_ms(self) -> int:
+        """The first timestamp, looked up if it is not known."""
+        if self.first_timestamp < 0 and self.size:
+            self.first_timestamp = next(self.batches(0))[1].max_timestamp
+        return self.first_timestamp
+
     @property
     def directory(self) -> str:
         """The log's directory, relative to the disk's."""
@@ -102,7 +120,7 @@ class Segment:
 
     def path(self, suffix: str) -> str:
         """The path of one of the segment's files."""
-        return f"{self.directory}/{self.base_offset:020d}{suffix}"
+        return f"{self.directory}/{self.base_offset:020d}{suffix}{self.suffix}"
 
     # -- Becoming usable
 
@@ -134,7 +152,7 @@ class Segment:
         try:
             offsets.load(self.size)
             times.open()
-            self.check_times()
+            check_times(self)
         except IndexCorrupt as problem:
             self.rebuild(str(problem))
         if not self.offsets.is_loaded:
@@ -149,8 +167,7 @@ class Segment:
         for at, header in self.batches(position):
             if header.last_offset >= self._recent_floor:
                 self._remember(header.last_offset, at)
-        if self.first_timestamp < 0 and self.size:
-            self.first_timestamp = next(self.batches(0))[1].max_timestamp
+        self.first_ms()
 
     def _new_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """Index objects that know nothing yet, in the place of those there were."""
@@ -186,7 +203,7 @@ class Segment:
     def _open_indexes(self) -> None:
         try:
             self.open_indexes()
-            self.check_times()
+            check_times(self)
         except IndexCorrupt as problem:
             self.rebuild(str(problem))
             self.seal()
@@ -205,33 +222,6 @@ class Segment:
             self._close_indexes()
             raise
 
-    def check_times(self) -> None:
-        """
-        Hold the time index of a sealed segment against batches: its last entry must name the largest timestamp.
-
-        Only the batch it speaks of and the last one that is indexed are looked at.
-
-        :raises IndexCorrupt: it does not.
-        """
-        if not self.size:
-            return
-        last = self.times.last
-        indexed = self.offsets.floor(MAX_RELATIVE_OFFSET)[1]
-        try:
-            latest = max(header.max_timestamp for _, header in self.batches(indexed))
-        except StorageError as problem:
-            if not indexed:
-                raise
-            raise IndexCorrupt(f"its last entry points at byte {indexed}, where no batch begins") from problem
-        if last is None:
-            if latest >= 0:
-                raise IndexCorrupt(f"it has no entry for timestamp {latest}")
-            return
-        timestamp, relative = last
-        _, header = next(self.batches(self.find(self.base_offset + relative)), (0, None))
-        if header is None or header.max_timestamp != timestamp or latest > timestamp:
-            raise IndexCorrupt(f"its last entry ({timestamp}, {relative}) does not fit the batches")
-
     def begin_scan(self, offset: int) -> tuple[int, int]:
         """
         Make the segment active, for batches that are in the file already: :meth:`index` must be told of each from
@@ -245,7 +235,7 @@ class Segment:
             offsets.load(self.size)
             times.open()
             times.check()
-            relative, position = self._trusted_entry(offsets, offset)
+            relative, position = trusted_entry(self, offsets, offset)
         except IndexCorrupt as problem:
             if self.size:
                 self._log.info("{path}: index rebuilt: {problem}", path=self.log.path, problem=str(problem))
@@ -259,23 +249,10 @@ class Segment:
             self.max_timestamp_offset = self.base_offset + last
         if relative < 0:
             position = 0
-        elif position and self.first_timestamp < 0:
-            self.first_timestamp = next(self.batches(0))[1].max_timestamp
+        elif position:
+            self.first_ms()
         self._start_recent(self.base_offset if position == 0 else self.base_offset + relative)
         return position, self.base_offset
-
-    def _trusted_entry(self, offsets: OffsetIndex, offset: int) -> tuple[int, int]:
-        """The entry to begin at for ``offset``, if the batch there is the one the entry speaks of."""
-        relative, position = offsets.floor(offset - self.base_offset)
-        if relative >= 0:
-            problem = IndexCorrupt(f"entry ({relative}, {position}) does not fit the batch there")
-            try:
-                _, header = next(self.batches(position))
-            except StorageError:
-                raise problem from None
-            if header.last_offset - self.base_offset != relative:
-                raise problem
-        return relative, position
 
     def rebuild(self, problem: str, interval: int = 4096) -> None:
         """
@@ -530,6 +507,19 @@ class Segment:
                 break
             end = at + header.size
         return end - start
+
+    def rename(self, suffix: str) -> None:
+        """
+        Have the names of the segment's files end in ``suffix``, that of the log file last.
+
+        :raises ApiError: there is no space; some may have their new names.
+        """
+        self._close_indexes()
+        for kind in (names.OFFSET_INDEX, names.TIME_INDEX, names.LOG):
+            path = f"{self.directory}/{self.base_offset:020d}{kind}{suffix}"
+            self.disk.rename(self.path(kind), path)
+        self.log.path = path
+        self.suffix = suffix
 
     def close(self) -> None:
         """Close the files."""

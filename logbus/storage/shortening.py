@@ -7,6 +7,7 @@ Files leave the log at once, under another name, and go later: a reader may hold
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,11 @@ from logbus.storage.snapshots import snapshot_offsets, snapshot_path
 
 if TYPE_CHECKING:
     from logbus.storage.log import Log
+
+SEGMENT_KINDS = (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX)
+"""What a segment consists of."""
+ALL_KINDS = (*SEGMENT_KINDS, names.SNAPSHOT)
+"""With what may go when it does."""
 
 _BASE_OFFSET = attrgetter("base_offset")
 
@@ -48,7 +54,7 @@ def delete_expired(log: Log, policy: IDeletePolicy, now_ms: int) -> int:
         "{log}: {count} segments deleted by {policy}: {size} bytes below offset {offset}",
         log=log, count=count, policy=policy.name, size=sum(old.size for old in gone), offset=kept[0].base_offset,
     )  # fmt: skip
-    _discard(log, gone)
+    discard(log, gone)
     return count
 
 
@@ -73,7 +79,7 @@ def truncate_to(log: Log, offset: int) -> None:
     active = log.segments[-1]
     if gone:
         active.activate()
-        _discard(log, gone)
+        discard(log, gone)
     _ends_at(log, active.truncate(offset), durability)
 
 
@@ -84,11 +90,11 @@ def restart_at(log: Log, offset: int) -> None:
     segment = log.new_segment(offset)
     if any(old.base_offset == offset for old in gone):
         # The new file takes the name of an old one, which therefore goes first.
-        _discard(log, gone)
+        discard(log, gone)
         segment.create()
     else:
         segment.create()
-        _discard(log, gone)
+        discard(log, gone)
     log.segments = (segment,)
     log.log_start_offset = offset
     _ends_at(log, offset, durability)
@@ -100,6 +106,7 @@ def _ends_at(log: Log, end_offset: int, durability: Durability) -> None:
     log.log_start_offset = min(log.log_start_offset, end_offset)
     log.flushed_end_offset = min(log.flushed_end_offset, end_offset)
     log.high_watermark = min(log.high_watermark, end_offset)
+    log.cleaned_end_offset = min(log.cleaned_end_offset, end_offset)
     log.epochs.truncate_end(end_offset)
     for snapshot in snapshot_offsets(log.disk, log.directory):
         if snapshot > end_offset:
@@ -108,13 +115,17 @@ def _ends_at(log: Log, end_offset: int, durability: Durability) -> None:
     log.producers = load_producers(log.disk, log.directory, log.segments, end_offset)
 
 
-def _discard(log: Log, segments: tuple[Segment, ...]) -> None:
-    """Take files out of the log at once, by name, and have them removed later: readers may hold them."""
+def discard(log: Log, segments: Sequence[Segment], kinds: Sequence[str] = ALL_KINDS) -> None:
+    """
+    Take files out of the log at once, by name, and have them removed later: readers may hold them.
+
+    :param kinds: suffixes of those that go.
+    """
     paths = []
     for segment in segments:
         segment.close()
-        for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.SNAPSHOT):
-            path = segment.path(suffix)
+        for kind in kinds:
+            path = segment.path(kind)
             if log.disk.exists(path):
                 log.disk.rename(path, path + names.DELETED)
                 paths.append(path + names.DELETED)

@@ -1,0 +1,247 @@
+"""
+The cleaner: which log is compacted next, and what becomes of failures.
+
+One log is cleaned at a time, the dirtiest that is due first. How far each was cleaned is in
+``cleaner-offset-checkpoint``, in Kafka's format. A log that cannot be cleaned is left alone until the next start, and
+the others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from attrs import define, field, frozen
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.errors import ApiError, LogbusError, StorageError
+from logbus.storage.cleanable import Cleanable, cleanable
+from logbus.storage.cleaning import Cleaning
+from logbus.storage.directory import LogDirectory
+from logbus.storage.log import Log
+from logbus.storage.pace import Pace
+from logbus.storage.swap import Abandoned
+
+
+@frozen
+class CleanerSettings:
+    """
+    Kafka's ``log.cleaner.*`` keys of the broker.
+
+    :ivar enable: ``log.cleaner.enable``.
+    :ivar backoff_ms: ``log.cleaner.backoff.ms``.
+    :ivar dedupe_buffer_size: ``log.cleaner.dedupe.buffer.size``, in bytes.
+    :ivar max_bytes_per_second: ``log.cleaner.io.max.bytes.per.second``.
+    """
+
+    enable: bool = True
+    backoff_ms: int = 15_000
+    dedupe_buffer_size: int = 128 * 1024 * 1024
+    max_bytes_per_second: float = float("inf")
+
+
+@define(eq=False, repr=False)
+class LogCleaner:
+    """
+    Compacts the logs of a broker.
+
+    :ivar settings: asked before each round.
+    :ivar uncleanable: logs that are not cleaned any more, and why.
+    :ivar max_dirty_ratio: of the dirtiest log, when it was last looked.
+    :ivar cleanings: finished so far.
+    :ivar read_bytes: so far.
+    :ivar written_bytes: so far.
+    :ivar removed_records: so far.
+    """
+
+    _directories: Sequence[LogDirectory]
+    _clock: IReactorTime
+    _wall_clock: Callable[[], float]
+    _high_watermark_of: Callable[[Log], int]
+    settings: Callable[[], CleanerSettings] = CleanerSettings
+    uncleanable: dict[Log, str] = field(factory=dict, init=False)
+    max_dirty_ratio: float = field(default=0.0, init=False)
+    cleanings: int = field(default=0, init=False)
+    read_bytes: int = field(default=0, init=False)
+    written_bytes: int = field(default=0, init=False)
+    removed_records: int = field(default=0, init=False)
+    _pace: Pace = field(init=False)
+    _paused: list[Log] = field(factory=list, init=False)
+    _current: Log | None = field(default=None, init=False)
+    _running: bool = field(default=False, init=False)
+    _wake: IDelayedCall | None = field(default=None, init=False)
+    _idle: list[Deferred[None]] = field(factory=list, init=False)
+    _log = Logger()
+
+    @_pace.default
+    def _our_pace(self) -> Pace:
+        return Pace(self._clock)
+
+    # -- Start and stop
+
+    def start(self) -> None:
+        """Begin to look for work, if the cleaner is enabled."""
+        if self.settings().enable and not self._running:
+            self._running = True
+            self._look_later()
+
+    def stop(self) -> Deferred[None]:
+        """Give up what is being cleaned; fires when nothing is. A swap that has begun is finished first."""
+        self._running = False
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+        return self._until_idle()
+
+    def _until_idle(self) -> Deferred[None]:
+        if self._current is None:
+            return succeed(None)
+        idle: Deferred[None] = Deferred()
+        self._idle.append(idle)
+        self._pace.hurry()
+        return idle
+
+    @contextmanager
+    def paused(self, logs: Collection[Log]) -> Iterator[Deferred[None]]:
+        """
+        Keep the cleaner off some logs, which are about to change.
+
+        :returns: a context; its Deferred fires when none of them is being cleaned.
+        """
+        self._paused += logs
+        try:
+            yield self._until_idle() if self._current in logs else succeed(None)
+        finally:
+            for log in logs:
+                self._paused.remove(log)
+
+    def _look_later(self) -> None:
+        self._wake = self._clock.callLater(self.settings().backoff_ms / 1000, self._look)
+
+    def _look(self) -> None:
+        self._wake = None
+
+        def failed(failure: Failure) -> None:
+            self._log.failure("the cleaner failed, and goes on", failure)
+
+        def done(_: object) -> None:
+            if self._running:
+                self._look_later()
+
+        Deferred.fromCoroutine(self.clean_all()).addErrback(failed).addCallback(done)
+
+    # -- Work
+
+    async def clean_all(self) -> None:
+        """Clean one log after the other, until none is due or none can be cleaned now."""
+        later: set[Log] = set()
+        while (chosen := self._dirtiest(later)) is not None:
+            log, plan = chosen
+            if not await self._clean(log, plan):
+                later.add(log)
+            if not self._running:
+                break
+
+    def _logs(self) -> Iterable[Log]:
+        for directory in self._directories:
+            if directory.is_online:
+                for log in directory.logs.values():
+                    if log.config.compacted and not log.is_closed:
+                        yield log
+
+    def _dirtiest(self, later: Collection[Log]) -> tuple[Log, Cleanable] | None:
+        now_ms = int(self._wall_clock() * 1000)
+        due: list[tuple[Log, Cleanable]] = []
+        logs = list(self._logs())
+        self.uncleanable = {log: why for log, why in self.uncleanable.items() if log in logs}
+        self.max_dirty_ratio = 0.0
+        for log in logs:
+            if log in self.uncleanable or log in later or log in self._paused:
+                continue
+            plan = cleanable(
+                log.segments,
+                log.config,
+                log_start=log.log_start_offset,
+                cleaned_end=log.cleaned_end_offset,
+                bound=min(log.last_stable_offset(self._high_watermark_of(log)), log.recovery_point),
+                now_ms=now_ms,
+            )
+            self.max_dirty_ratio = max(self.max_dirty_ratio, plan.ratio)
+            if plan.is_due(log.config):
+                due.append((log, plan))
+        return max(due, key=lambda candidate: candidate[1].ratio, default=None)
+
+    async def _clean(self, log: Log, plan: Cleanable) -> bool:
+        """Clean one log; says whether it may be looked at again at once."""
+        settings = self.settings()
+        self._pace.bytes_per_second = settings.max_bytes_per_second
+        cleaning = Cleaning(
+            log,
+            plan,
+            self._pace,
+            settings.dedupe_buffer_size,
+            int(self._wall_clock() * 1000),
+            lambda: not self._running or log in self._paused,
+        )
+        self._current = log
+        begun = self._clock.seconds()
+        try:
+            await cleaning.run()
+            log.cleaned_end_offset = max(log.cleaned_end_offset, cleaning.end)
+            await self._checkpoint(log)
+        except Abandoned as reason:
+            self._log.debug("cleaning given up: {reason}", reason=str(reason))
+            return False
+        except ApiError as error:
+            self._log.warn("{log} is cleaned later: {error}", log=log, error=str(error))
+            return False
+        except StorageError as error:
+            if log.disk.failure is None:
+                # What the segment's own reader found wrong; a disk that fails has said so itself.
+                self._give_up(log, str(error))
+            return False
+        except LogbusError as error:
+            self._give_up(log, str(error))
+            return False
+        except Exception:
+            self._log.failure("{log} cannot be cleaned", log=log)
+            self._give_up(log, "of a fault of the cleaner")
+            return False
+        finally:
+            self.read_bytes += cleaning.read_bytes
+            self.written_bytes += cleaning.written_bytes
+            self._current = None
+            idle, self._idle = self._idle, []
+            for waiter in idle:
+                waiter.callback(None)
+        self._done(log, plan, cleaning, self._clock.seconds() - begun)
+        return True
+
+    async def _checkpoint(self, log: Log) -> None:
+        for directory in self._directories:
+            if directory.disk is log.disk:
+                await directory.checkpoint_cleaned_offsets()
+
+    def _done(self, log: Log, plan: Cleanable, cleaning: Cleaning, seconds: float) -> None:
+        compaction = cleaning.compaction
+        self.cleanings += 1
+        self.removed_records += compaction.removed
+        self._log.info(
+            "{log}: cleaned up to offset {end} in {seconds:.1f} s: {removed} of {records} records removed, {keys} keys "
+            "in {dirty} dirty bytes; {read} bytes read, {written} written",
+            log=log, end=cleaning.end, seconds=seconds, removed=compaction.removed, records=compaction.records,
+            keys=cleaning.keys, dirty=plan.dirty_bytes, read=cleaning.read_bytes, written=cleaning.written_bytes,
+        )  # fmt: skip
+        if compaction.keyless:
+            self._log.warn(
+                "{log}: {count} records have no key; compaction keeps them all", log=log, count=compaction.keyless
+            )
+
+    def _give_up(self, log: Log, why: str) -> None:
+        self.uncleanable[log] = why
+        self._log.error(
+            "{log} is not cleaned any more until the broker is restarted, and grows: {why}", log=log, why=why
+        )

@@ -1,0 +1,138 @@
+"""
+Compaction: from batches to the batches that stay. Pure; bytes in, bytes out.
+
+Of each key the last record below a bound stays. Offsets and order never change. A batch keeps its range of offsets and
+its producer's numbers, whatever is taken out of it; one whose records all go is dropped, but for two cases, in which
+its header stays: the last batch of a producer that is still known (its sequence goes on from there), and the last batch
+of a run of segments (the new segment must say how far it reaches).
+
+Delete markers stay for ``delete.retention.ms`` after they were first cleaned, so that a reader who began before still
+sees them. That date, the delete horizon, is written into the batch (KIP-534): a bit in the attributes, and the date in
+the place of the base timestamp.
+
+Control batches and transactions stay as they are: whether a transaction was committed is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import define, field
+
+from logbus.errors import ApiError, DecodeError
+from logbus.records.batch import BatchHeader, Record, check_crc, decode_batch, rewrite_batch
+from logbus.records.checksum import Buffer
+from logbus.storage.keymap import KeyMap
+
+
+def learn(keys: KeyMap, data: Buffer, position: int, header: BatchHeader, start: int = 0) -> int:
+    """
+    Take note of the keys of a batch.
+
+    :param start: records before this offset are passed over: they were noted before.
+    :returns: the offset up to which the batch was noted: its end, or less if the map is full.
+    :raises DecodeError: the batch is damaged.
+    """
+    if not header.control and not header.transactional:
+        for record in _records(data, position, header):
+            if record.key is not None and record.offset >= start and not keys.put(record.key, record.offset):
+                return record.offset
+    return header.next_offset
+
+
+@define(eq=False)
+class Compaction:
+    """
+    One pass over a log, batch by batch in order.
+
+    :ivar keys: the last offset of each key below :ivar:`end`.
+    :ivar end: records from this offset on all stay.
+    :ivar now_ms: what delete horizons are compared with, ms since 1970.
+    :ivar delete_retention_ms: for how long delete markers stay.
+    :ivar last_of_producers: the last offset each producer that is known has written, by its id.
+    :ivar records: records that were looked at.
+    :ivar removed: records that went.
+    :ivar changed: batches that went, or were written anew.
+    :ivar keyless: records without a key, which no topic that is compacted takes; they stay.
+    """
+
+    keys: KeyMap
+    end: int
+    now_ms: int
+    delete_retention_ms: int
+    last_of_producers: Mapping[int, int] = field(factory=dict)
+    records: int = field(default=0, init=False)
+    removed: int = field(default=0, init=False)
+    changed: int = field(default=0, init=False)
+    keyless: int = field(default=0, init=False)
+    _dropped: BatchHeader | None = field(default=None, init=False)
+
+    def left(self, data: Buffer, position: int, header: BatchHeader) -> Buffer | None:
+        """
+        What is left of a batch: its own bytes if nothing changed; None if it goes.
+
+        :raises DecodeError: the batch is damaged.
+        """
+        self._dropped = None
+        whole = memoryview(data)[position : position + header.size]
+        if header.base_offset >= self.end or header.control or header.transactional:
+            return whole
+        records = _records(data, position, header)
+        kept = [record for record in records if self._stays(record, header.delete_horizon)]
+        self.records += len(records)
+        self.removed += len(records) - len(kept)
+        if not kept:
+            if self.last_of_producers.get(header.producer_id) != header.last_offset:
+                self._dropped = header
+                self.changed += 1
+                return None
+            if not records:
+                return whole
+            self.changed += 1
+            return rewrite_batch(header, ())
+        horizon = self._horizon(header, kept)
+        if horizon is None and len(kept) == len(records):
+            return whole
+        self.changed += 1
+        return rewrite_batch(header, kept, delete_horizon=horizon)
+
+    def end_of_run(self) -> bytes | None:
+        """
+        What stands for the last batch, if that went: to be written at the end of each run of segments that become one.
+        """
+        dropped, self._dropped = self._dropped, None
+        if dropped is None:
+            return None
+        if not dropped.record_count:
+            # It stood for another before, and goes on to do so.
+            self.changed -= 1
+        return rewrite_batch(dropped, ())
+
+    def _stays(self, record: Record, horizon: int | None) -> bool:
+        if record.offset >= self.end:
+            return True
+        if record.key is None:
+            self.keyless += 1
+            return True
+        if self.keys.get(record.key) > record.offset:
+            return False
+        return record.value is not None or horizon is None or self.now_ms < horizon
+
+    def _horizon(self, header: BatchHeader, kept: list[Record]) -> int | None:
+        """When the delete markers of a batch may go, if that is to be decided now."""
+        if header.delete_horizon is not None or header.last_offset >= self.end:
+            # Beyond the end older records of their keys are still there: a reader who begins now meets them.
+            return None
+        if any(record.value is None and record.key is not None for record in kept):
+            return self.now_ms + self.delete_retention_ms
+        return None
+
+
+def _records(data: Buffer, position: int, header: BatchHeader) -> list[Record]:
+    # What is written anew gets a new CRC, which must not hide that the bytes were damaged.
+    if not check_crc(data, position, header):
+        raise DecodeError(f"the CRC of the batch at offset {header.base_offset} does not match")
+    try:
+        return decode_batch(data, position, header=header)
+    except (ApiError, DecodeError) as error:
+        raise DecodeError(f"the batch at offset {header.base_offset} cannot be read: {error}") from error

@@ -1,0 +1,59 @@
+"""
+A segment's indexes held against its batches: few looks that tell a stale index from one that fits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logbus.errors import StorageError
+from logbus.storage.index import MAX_RELATIVE_OFFSET, IndexCorrupt, OffsetIndex
+
+if TYPE_CHECKING:
+    from logbus.storage.segment import Segment
+
+
+def check_times(segment: Segment) -> None:
+    """
+    Hold the time index of a sealed segment against batches: its last entry must name the largest timestamp.
+
+    Only the batch it speaks of and the last one that is indexed are looked at.
+
+    :raises IndexCorrupt: it does not.
+    """
+    if not segment.size:
+        return
+    last = segment.times.last
+    indexed = segment.offsets.floor(MAX_RELATIVE_OFFSET)[1]
+    try:
+        latest = max(header.max_timestamp for _, header in segment.batches(indexed))
+    except StorageError as problem:
+        if not indexed:
+            raise
+        raise IndexCorrupt(f"its last entry points at byte {indexed}, where no batch begins") from problem
+    if last is None:
+        if latest >= 0:
+            raise IndexCorrupt(f"it has no entry for timestamp {latest}")
+        return
+    timestamp, relative = last
+    _, header = next(segment.batches(segment.find(segment.base_offset + relative)), (0, None))
+    if header is None or header.max_timestamp != timestamp or latest > timestamp:
+        raise IndexCorrupt(f"its last entry ({timestamp}, {relative}) does not fit the batches")
+
+
+def trusted_entry(segment: Segment, offsets: OffsetIndex, offset: int) -> tuple[int, int]:
+    """
+    The entry to begin at for ``offset``, if the batch there is the one the entry speaks of.
+
+    :raises IndexCorrupt: it is not.
+    """
+    relative, position = offsets.floor(offset - segment.base_offset)
+    if relative >= 0:
+        problem = IndexCorrupt(f"entry ({relative}, {position}) does not fit the batch there")
+        try:
+            _, header = next(segment.batches(position))
+        except StorageError:
+            raise problem from None
+        if header.last_offset - segment.base_offset != relative:
+            raise problem
+    return relative, position

@@ -1,0 +1,86 @@
+"""
+When a log begins a new segment: pure decisions over the active one and the batch that is to follow.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Protocol
+
+from attrs import define, field
+
+from logbus.config.topic import TopicConfig
+from logbus.records.batch import BatchHeader
+from logbus.storage.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
+
+
+class HasCount(Protocol):
+    """An index."""
+
+    @property
+    def count(self) -> int:
+        """Its entries."""
+
+
+class ActiveSegment(Protocol):
+    """What is asked of the segment that is written to."""
+
+    @property
+    def size(self) -> int:
+        """Its bytes; there are some."""
+
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp of its first batch, ms since 1970; −1 if it is not known."""
+
+    @property
+    def created_ms(self) -> int:
+        """When it was begun."""
+
+    @property
+    def offsets(self) -> HasCount:
+        """Its offset index."""
+
+    @property
+    def times(self) -> HasCount:
+        """Its time index."""
+
+
+@define(eq=False)
+class Rolling:
+    """
+    The rules of one log. Jitter spreads the rolls of logs that were created together.
+
+    :ivar _age_ms: at which the active segment is rolled; −1: not drawn yet.
+    """
+
+    _jitter: random.Random
+    _age_ms: int = field(default=-1, init=False)
+
+    def is_due(self, segment: ActiveSegment, header: BatchHeader, config: TopicConfig, now_ms: int) -> bool:
+        """Whether a batch belongs into a new segment: the active one would get too large, or is too old."""
+        if segment.first_timestamp >= 0 <= header.max_timestamp:
+            age = header.max_timestamp - segment.first_timestamp
+        else:
+            age = now_ms - segment.created_ms
+        return (
+            segment.size + header.length + 12 > config.segment_bytes
+            or age > self._roll_ms(config)
+            or (segment.offsets.count + 1) * OFFSET_ENTRY_SIZE > config.segment_index_bytes
+            or (segment.times.count + 1) * TIME_ENTRY_SIZE > config.segment_index_bytes
+        )
+
+    def rolled(self) -> None:
+        """A segment was begun: it gets an age of its own."""
+        self._age_ms = -1
+
+    def _roll_ms(self, config: TopicConfig) -> int:
+        longest = config.segment_ms
+        if config.compacted and 0 < config.max_compaction_lag_ms < longest:
+            # What is in the active segment is not compacted (KIP-354).
+            longest = config.max_compaction_lag_ms
+        if not config.segment_jitter_ms:
+            return longest
+        if self._age_ms < 0:
+            self._age_ms = longest - self._jitter.randrange(min(config.segment_jitter_ms, longest) + 1)
+        return self._age_ms

@@ -1,0 +1,131 @@
+"""
+How one segment takes the place of several, whatever happens meanwhile.
+
+::
+
+    00042.log.cleaned   is written. A crash: it is removed.
+    00042.log.swap      it is synced, and then its new name. A crash from here on: the next start finishes the work.
+    00042.log           those it replaces have become .deleted, for good; now it gets their first one's name.
+
+The new segment's last batch ends where the last one's did that it replaces, so that it says itself which they were.
+Readers hold files, not names, and go on with what they have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twisted.logger import Logger
+
+from logbus.errors import ApiError, LogbusError, StorageError
+from logbus.storage import names
+from logbus.storage.files import FileCache
+from logbus.storage.flush import sync_all
+from logbus.storage.istorage import IDisk, Lane
+from logbus.storage.log import Log
+from logbus.storage.segment import Segment
+from logbus.storage.shortening import SEGMENT_KINDS, discard
+
+_log = Logger()
+
+
+class Abandoned(LogbusError):
+    """The log changed under the one who cleans it, or is going away: nothing was replaced."""
+
+
+class HalfDone(LogbusError):
+    """The segment took the place of the others, but not their name: the next start has to finish it."""
+
+
+def check_unchanged(log: Log, old: Sequence[Segment]) -> None:
+    """
+    Make sure that segments still are what they were: sealed, and in the log.
+
+    :raises Abandoned: they are not, or the log is closed or offline.
+    """
+    if log.is_closed or log.disk.failure is not None:
+        raise Abandoned(f"{log.partition} was closed")
+    sealed = log.segments[:-1]
+    first = next((i for i, segment in enumerate(sealed) if segment is old[0]), len(sealed))
+    if tuple(sealed[first : first + len(old)]) != tuple(old):
+        raise Abandoned(f"{log.partition} was truncated, or its segments were deleted")
+
+
+def remove(log: Log, new: Segment) -> None:
+    """Remove what is there of a segment that is not to be."""
+    new.log.pinned = False
+    new.close()
+    if not log.is_closed and log.disk.failure is None:
+        for kind in SEGMENT_KINDS:
+            log.disk.unlink(new.path(kind))
+            log.disk.unlink(f"{log.directory}/{names.segment_file(new.base_offset, kind)}{names.SWAP}")
+
+
+async def swap(log: Log, old: Sequence[Segment], new: Segment) -> None:
+    """
+    Put a segment in the place of others, for good.
+
+    :param new: written as ``.cleaned``, with indexes; it is removed again if it does not take the place.
+    :raises Abandoned: the log changed; nothing was replaced.
+    :raises HalfDone: the log is right, but its names are not.
+    :raises ApiError: there is no space; nothing was replaced.
+    :raises StorageError: the disk failed, and is offline.
+    """
+    disk = log.disk
+    try:
+        files = [file.get() for file in (new.log, *new.save_indexes())]
+        await disk.submit(Lane.BACKGROUND, sync_all, disk, (), files, ())
+        del files
+        check_unchanged(log, old)
+        new.log.pinned = False
+        new.rename(names.SWAP)
+        await disk.submit(Lane.BACKGROUND, disk.sync_directory, log.directory)
+        check_unchanged(log, old)
+    except (ApiError, Abandoned):
+        remove(log, new)
+        raise
+    try:
+        at = log.segments.index(old[0])
+        log.segments = (*log.segments[:at], new, *log.segments[at + len(old) :])
+        discard(log, old, SEGMENT_KINDS)
+        await disk.submit(Lane.BACKGROUND, disk.sync_directory, log.directory)
+        if new in log.segments and not log.is_closed:
+            new.rename("")
+            await disk.submit(Lane.BACKGROUND, disk.sync_directory, log.directory)
+    except ApiError as error:
+        raise HalfDone(f"{log.partition}: {error}") from error
+
+
+async def settle(disk: IDisk, files: FileCache, directory: str) -> None:
+    """
+    Finish the replacements that a stop interrupted, or undo them. The log is not open yet.
+
+    :raises StorageError: the disk failed, and is offline.
+    """
+    found = disk.names(directory)
+    for base in sorted(
+        base for name in found if (base := names.base_offset_of(name, names.LOG + names.SWAP)) is not None
+    ):
+        new = Segment(disk, files, directory, base, suffix=names.SWAP)
+        new.size = disk.size(new.log.path)
+        last = base
+        try:
+            for _, header in new.batches(0):
+                last = max(last, header.last_offset)
+        except StorageError as problem:
+            if disk.failure is not None:
+                raise
+            _log.error("{problem}", problem=str(problem))
+        new.close()
+        for name in found:
+            old = names.base_offset_of(name, names.LOG)
+            if old is not None and base <= old <= last:
+                for kind in SEGMENT_KINDS:
+                    disk.unlink(f"{directory}/{names.segment_file(old, kind)}")
+        # Before it has their name: what it replaces must not come back beside it.
+        await disk.submit(Lane.BACKGROUND, disk.sync_directory, directory)
+        disk.rename(new.path(names.LOG), f"{directory}/{names.segment_file(base, names.LOG)}")
+        _log.info("{path}: replaced the segments up to offset {last}", path=new.log.path, last=last)
+    for name in found:
+        if name.endswith((names.CLEANED, names.SWAP)):
+            disk.unlink(f"{directory}/{name}")
