@@ -1,0 +1,226 @@
+"""
+The members of a classic group: who they are, who leads, and what they have in common. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from attrs import define, field
+
+from logbus.coordination.requests import Joining, JoinReply, MemberProtocol, SyncReply
+from logbus.errors import ApiError, ErrorCode
+
+
+def distinct(protocols: tuple[MemberProtocol, ...]) -> tuple[MemberProtocol, ...]:
+    """Each name once, as it came first: a name that is there twice must not have two votes."""
+    return tuple({name: (name, metadata) for name, metadata in reversed(protocols)}.values())[::-1]
+
+
+@define(eq=False)
+class Member:
+    """
+    A member.
+
+    :ivar instance_id: of a static member (KIP-345), else None.
+    :ivar protocols: in the order it prefers them, each name once.
+    :ivar assignment: what the leader assigned to it in the current generation.
+    :ivar is_new: it never got an answer to its first JoinGroup: it may not know its id, and cannot send heartbeats.
+    :ivar join_reply: hears when the group has a new generation; None: the member does not wait for it.
+    :ivar sync_reply: hears the assignment; None: the member does not wait for it.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[MemberProtocol, ...]
+    assignment: bytes = b""
+    is_new: bool = False
+    join_reply: JoinReply | None = None
+    sync_reply: SyncReply | None = None
+
+    @classmethod
+    def of(cls, member_id: str, joining: Joining) -> Member:
+        """One that joins."""
+        return cls(
+            member_id,
+            joining.instance_id,
+            joining.client_id,
+            joining.client_host,
+            joining.session_timeout_ms,
+            max(joining.rebalance_timeout_ms, 0),
+            distinct(joining.protocols),
+            is_new=True,
+        )
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for us, so that we cannot expect to hear of it."""
+        return self.sync_reply is not None or (self.join_reply is not None and not self.is_new)
+
+    def wants(self, joining: Joining) -> bool:
+        """Whether it joins with what it said before."""
+        return self.protocols == distinct(joining.protocols)
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What it says to a leader that assigns by ``protocol``; empty if it does not support that any more."""
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    def size(self) -> int:
+        """Bytes of what it says to leaders."""
+        return sum(len(name) + len(metadata) for name, metadata in self.protocols)
+
+
+@define(eq=False)
+class Members:
+    """
+    The members of one group, in the order they came.
+
+    Invariants: ``leader`` is one of them, None when there are none; ``joined`` are those with a ``join_reply``.
+
+    :ivar pending: ids that were given to somebody who has not joined with it yet (KIP-394), oldest first.
+    :ivar joined: how many wait for the next generation.
+    :ivar size: bytes of what all of them say to leaders.
+    """
+
+    leader: str | None = None
+    pending: dict[str, None] = field(factory=dict)
+    joined: int = 0
+    size: int = 0
+    _members: dict[str, Member] = field(factory=dict)
+    _static: dict[str, str] = field(factory=dict)
+    _supported: Counter[str] = field(factory=Counter)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self._members.values())
+
+    def __contains__(self, member_id: object) -> bool:
+        return member_id in self._members
+
+    def get(self, member_id: str) -> Member | None:
+        """The member with this id."""
+        return self._members.get(member_id)
+
+    def instance(self, instance_id: str | None) -> Member | None:
+        """The static member with this instance id."""
+        member_id = None if instance_id is None else self._static.get(instance_id)
+        return None if member_id is None else self._members[member_id]
+
+    def known(self, member_id: str, instance_id: str | None) -> Member:
+        """
+        The member that a request comes from.
+
+        :raise ApiError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID: another process took over its instance id (KIP-345).
+        """
+        if instance_id is not None:
+            holder = self._static.get(instance_id)
+            if holder is not None and holder != member_id:
+                raise ApiError(
+                    ErrorCode.FENCED_INSTANCE_ID,
+                    f"member {holder!r} took over the instance {instance_id!r} of member {member_id!r}",
+                )
+            if holder is None:
+                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member has the instance id {instance_id!r}")
+        member = self._members.get(member_id)
+        if member is None:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member has the id {member_id!r}")
+        return member
+
+    @property
+    def all_joined(self) -> bool:
+        """Whether the next generation need not wait for anybody."""
+        return self.joined == len(self._members) and not self.pending
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """As long as the slowest member may take."""
+        return max((member.rebalance_timeout_ms for member in self), default=0)
+
+    def add(self, member: Member) -> None:
+        """One more; the first one leads."""
+        self.pending.pop(member.member_id, None)
+        self._members[member.member_id] = member
+        if member.instance_id is not None:
+            self._static[member.instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+        self._count(member, 1)
+
+    def remove(self, member: Member) -> None:
+        """One less; when it led, the one that has been there for longest leads."""
+        del self._members[member.member_id]
+        if member.instance_id is not None:
+            del self._static[member.instance_id]
+        if self.leader == member.member_id:
+            self.leader = next(iter(self._members), None)
+        self._count(member, -1)
+
+    def replace(self, old: Member, new: Member) -> None:
+        """A static member goes on under another id; whoever led leads."""
+        led = self.leader == old.member_id
+        self.remove(old)
+        self.add(new)
+        if led:
+            self.leader = new.member_id
+
+    def update(self, member: Member, joining: Joining) -> None:
+        """A member joins again, perhaps with other wishes."""
+        self._count(member, -1)
+        member.protocols = distinct(joining.protocols)
+        member.session_timeout_ms = joining.session_timeout_ms
+        member.rebalance_timeout_ms = max(joining.rebalance_timeout_ms, 0)
+        self._count(member, 1)
+
+    def await_join(self, member: Member, reply: JoinReply) -> JoinReply | None:
+        """It waits for the next generation; return whom it waited through before: a request that it gave up."""
+        former, member.join_reply = member.join_reply, reply
+        self.joined += former is None
+        return former
+
+    def take_join(self, member: Member) -> JoinReply | None:
+        """It is about to be answered and waits no longer; None: it did not wait."""
+        reply, member.join_reply = member.join_reply, None
+        self.joined -= reply is not None
+        return reply
+
+    def elect(self) -> bool:
+        """Have a leader among those who joined; False: nobody did."""
+        leader = None if self.leader is None else self._members[self.leader]
+        if leader is None or leader.join_reply is None:
+            joined = next((member for member in self if member.join_reply is not None), None)
+            if joined is None:
+                return False
+            self.leader = joined.member_id
+        return True
+
+    def supports(self, protocols: tuple[MemberProtocol, ...]) -> bool:
+        """Whether somebody with these has a way of assigning in common with all members."""
+        return any(self._supported[name] == len(self._members) for name, _ in protocols)
+
+    def select_protocol(self) -> str:
+        """
+        The way of assigning that most members prefer among those that all support; "" with no members.
+
+        Each votes for the first that it names; the one that was voted for first wins a tie.
+        """
+        candidates = {name for name, count in self._supported.items() if count == len(self._members)}
+        votes = Counter(
+            next((name for name, _ in member.protocols if name in candidates), "") for member in self._members.values()
+        )
+        return votes.most_common(1)[0][0] if votes else ""
+
+    def _count(self, member: Member, sign: int) -> None:
+        """``sign``: 1 counts a member in, −1 out."""
+        self.size += sign * member.size()
+        self.joined += sign * (member.join_reply is not None)
+        for name, _ in member.protocols:
+            self._supported[name] += sign
+            if not self._supported[name]:
+                del self._supported[name]

@@ -1,0 +1,161 @@
+"""
+What members of classic groups ask, and what they are told: the requests of the protocol without their versions. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from attrs import frozen
+
+from logbus.coordination.states import GroupState
+from logbus.errors import ErrorCode
+
+MemberProtocol = tuple[str, bytes]
+"""A way of assigning partitions that a member supports: its name, and what the member tells the leader."""
+
+NO_GENERATION = -1
+
+
+@frozen
+class GroupSettings:
+    """
+    What the broker's configuration says of classic groups.
+
+    :ivar initial_rebalance_delay_ms: how long the first rebalance of an empty group waits for more members; 0: not at
+        all.
+    :ivar min_session_timeout_ms: shortest session timeout a member may ask for.
+    :ivar max_session_timeout_ms: longest.
+    :ivar max_size: most members.
+    """
+
+    initial_rebalance_delay_ms: int = 3000
+    min_session_timeout_ms: int = 6000
+    max_session_timeout_ms: int = 1_800_000
+    max_size: int = 5000
+
+
+@frozen
+class Joining:
+    """
+    JoinGroup.
+
+    :ivar member_id: empty the first time.
+    :ivar instance_id: of a static member (KIP-345), else None.
+    :ivar rebalance_timeout_ms: how long the member may take to rejoin; JoinGroup 0 means the session timeout.
+    :ivar protocols: in the order the member prefers them.
+    :ivar requires_known_member_id: a dynamic member without an id is given one and must ask again (KIP-394):
+        JoinGroup 4 and later.
+    :ivar supports_skip_assignment: a static leader can be told to assign nothing (KIP-814): JoinGroup 9 and later.
+    :ivar reason: why, in the client's words (KIP-800).
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[MemberProtocol, ...]
+    requires_known_member_id: bool = True
+    supports_skip_assignment: bool = True
+    reason: str | None = None
+
+
+@frozen
+class JoinResult:
+    """
+    The answer to :class:`Joining`.
+
+    :ivar protocol_type: None when there is an error; as is ``protocol``.
+    :ivar leader: its member id; empty when there is an error.
+    :ivar skip_assignment: the leader is to assign nothing: what was assigned holds.
+    :ivar members: member id, instance id and metadata of all, for the leader; empty for others.
+    """
+
+    error: ErrorCode
+    member_id: str
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    skip_assignment: bool = False
+    members: tuple[tuple[str, str | None, bytes], ...] = ()
+
+
+@frozen
+class Syncing:
+    """
+    SyncGroup.
+
+    :ivar protocol_type: what the member believes the group agreed on, None if it does not say; as ``protocol``.
+    :ivar assignments: by member id, from the leader; empty from others.
+    """
+
+    member_id: str
+    instance_id: str | None
+    generation: int
+    protocol_type: str | None
+    protocol: str | None
+    assignments: Mapping[str, bytes]
+
+
+@frozen
+class SyncResult:
+    """The answer to :class:`Syncing`."""
+
+    error: ErrorCode
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignment: bytes = b""
+
+
+@frozen
+class Leaving:
+    """
+    One member of LeaveGroup.
+
+    :ivar member_id: empty when an operator removes a static member, whose instance id is given.
+    """
+
+    member_id: str
+    instance_id: str | None = None
+    reason: str | None = None
+
+
+JoinReply = Callable[[JoinResult], None]
+"""Hears the answer to a JoinGroup, exactly once; must not raise."""
+
+SyncReply = Callable[[SyncResult], None]
+"""Hears the answer to a SyncGroup, exactly once; must not raise."""
+
+
+@frozen
+class ClassicMemberDescription:
+    """
+    A member, as DescribeGroups shows it.
+
+    :ivar metadata: what it told the leader; empty, as ``assignment``, unless the group is stable.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@frozen
+class ClassicGroupDescription:
+    """
+    A classic group, as DescribeGroups shows it.
+
+    :ivar protocol: the way of assigning that was agreed on; empty unless the group is stable.
+    """
+
+    state: GroupState
+    protocol_type: str
+    protocol: str
+    members: tuple[ClassicMemberDescription, ...]
