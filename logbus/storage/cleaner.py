@@ -13,7 +13,6 @@ from contextlib import contextmanager
 
 from attrs import define, field, frozen
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -24,6 +23,7 @@ from logbus.storage.directory import LogDirectory
 from logbus.storage.log import Log
 from logbus.storage.pace import Pace
 from logbus.storage.swap import Abandoned
+from logbus.timers import Timer, Timers
 
 
 @frozen
@@ -58,7 +58,7 @@ class LogCleaner:
     """
 
     _directories: Sequence[LogDirectory]
-    _clock: IReactorTime
+    _timers: Timers
     _wall_clock: Callable[[], float]
     _high_watermark_of: Callable[[Log], int]
     settings: Callable[[], CleanerSettings] = CleanerSettings
@@ -72,13 +72,13 @@ class LogCleaner:
     _paused: list[Log] = field(factory=list, init=False)
     _current: Log | None = field(default=None, init=False)
     _running: bool = field(default=False, init=False)
-    _wake: IDelayedCall | None = field(default=None, init=False)
+    _wake: Timer | None = field(default=None, init=False)
     _idle: list[Deferred[None]] = field(factory=list, init=False)
     _log = Logger()
 
     @_pace.default
     def _our_pace(self) -> Pace:
-        return Pace(self._clock)
+        return Pace(self._timers)
 
     # -- Start and stop
 
@@ -119,7 +119,7 @@ class LogCleaner:
                 self._paused.remove(log)
 
     def _look_later(self) -> None:
-        self._wake = self._clock.callLater(self.settings().backoff_ms / 1000, self._look)
+        self._wake = self._timers.call_later(self.settings().backoff_ms / 1000, self._look)
 
     def _look(self) -> None:
         self._wake = None
@@ -187,7 +187,7 @@ class LogCleaner:
             lambda: not self._running or log in self._paused,
         )
         self._current = log
-        begun = self._clock.seconds()
+        begun = self._timers.clock.seconds()
         try:
             await cleaning.run()
             log.cleaned_end_offset = max(log.cleaned_end_offset, cleaning.end)
@@ -217,7 +217,7 @@ class LogCleaner:
             idle, self._idle = self._idle, []
             for waiter in idle:
                 waiter.callback(None)
-        self._done(log, plan, cleaning, self._clock.seconds() - begun)
+        self._done(log, plan, cleaning, self._timers.clock.seconds() - begun)
         return True
 
     async def _checkpoint(self, log: Log) -> None:

@@ -173,7 +173,7 @@ class Cleaning:
         return data
 
     async def _pread(self, segment: Segment, position: int, size: int, needed: Sequence[Segment]) -> bytes:
-        file, asked = segment.log.get(), self.pace.clock.seconds()
+        file, asked = segment.log.get(), self.pace.timers.clock.seconds()
         data: bytes = await self.log.disk.submit(Lane.READ, file.pread, min(size, segment.size - position), position)
         self._check(needed)
         self.read_bytes += len(data)

@@ -34,6 +34,8 @@ _NEVER = 2**62
 class Housekeeping:
     """
     Retention, checkpoints, expiry of producers, flushes by time, delayed deletion; the owner of managed logs.
+
+    :ivar timers: all of it, and the cleaner, wait on one timer.
     """
 
     _directories: Sequence[LogDirectory]
@@ -42,7 +44,7 @@ class Housekeeping:
     settings: StorageSettings = field(kw_only=True)
     _policy: IDeletePolicy = field(kw_only=True)
     _high_watermark_of: Callable[[Log], int] = field(kw_only=True)
-    _timers: Timers = field(init=False)
+    timers: Timers = field(init=False)
     _touched: set[Log] = field(factory=set, init=False)
     _points_due: set[IDisk] = field(factory=set, init=False)
     _believed_ms: float = field(init=False)
@@ -51,7 +53,7 @@ class Housekeeping:
     _running: bool = field(default=False, init=False)
     _log = Logger()
 
-    @_timers.default
+    @timers.default
     def _one_timer(self) -> Timers:
         return Timers(self._clock)
 
@@ -75,16 +77,16 @@ class Housekeeping:
     def stop(self) -> None:
         """End it. What was to be removed later is removed at the next start."""
         self._running = False
-        self._timers.close()
+        self.timers.close()
 
     def _every(self, interval_ms: int, work: Callable[[], None]) -> None:
         def turn() -> None:
             try:
                 work()
             finally:
-                self._timers.call_later(interval_ms / 1000, turn)
+                self.timers.call_later(interval_ms / 1000, turn)
 
-        self._timers.call_later(interval_ms / 1000, turn)
+        self.timers.call_later(interval_ms / 1000, turn)
 
     # -- What logs tell
 
@@ -96,7 +98,7 @@ class Housekeeping:
         """Flush the log in ``flush.ms``, if its topic asks for that."""
         flush_ms = log.config.flush_ms
         if flush_ms < _NEVER:
-            self._timers.call_later(flush_ms / 1000, lambda: self._flush(log))
+            self.timers.call_later(flush_ms / 1000, lambda: self._flush(log))
 
     def _flush(self, log: Log) -> None:
         if log.is_active and log.flushed_end_offset < log.log_end_offset:
@@ -105,7 +107,7 @@ class Housekeeping:
     def written_back(self, log: Log) -> None:
         """Put down its recovery point soon, with those of others."""
         if not self._points_due:
-            self._timers.call_later(_SOON_MS / 1000, self._put_down_points)
+            self.timers.call_later(_SOON_MS / 1000, self._put_down_points)
         self._points_due.add(log.disk)
 
     def _put_down_points(self) -> None:
@@ -117,7 +119,7 @@ class Housekeeping:
 
     def remove_later(self, log: Log, paths: list[str]) -> None:
         """Remove files after ``file.delete.delay.ms``."""
-        self._timers.call_later(log.config.file_delete_delay_ms / 1000, lambda: self._remove(log.disk, paths))
+        self.timers.call_later(log.config.file_delete_delay_ms / 1000, lambda: self._remove(log.disk, paths))
 
     def _remove(self, disk: IDisk, paths: list[str]) -> None:
         for path in paths:
@@ -126,7 +128,7 @@ class Housekeeping:
 
     def remove_trees_later(self, disk: IDisk, paths: list[str], delay_ms: int) -> None:
         """Remove whole directories after a while."""
-        self._timers.call_later(delay_ms / 1000, lambda: self.remove_trees(disk, paths))
+        self.timers.call_later(delay_ms / 1000, lambda: self.remove_trees(disk, paths))
 
     def remove_trees(self, disk: IDisk, paths: list[str]) -> None:
         """Remove whole directories in the background."""
@@ -175,7 +177,7 @@ class Housekeeping:
             for log in part:
                 self._delete_expired(log, now_ms)
             if part and self._running:
-                self._timers.call_later(0, turn)
+                self.timers.call_later(0, turn)
 
         turn()
 

@@ -100,7 +100,13 @@ class LogManager:
 
     @cleaner.default
     def _compacts(self) -> LogCleaner:
-        return LogCleaner(self.directories, self.clock, self.wall_clock, self.high_watermark_of, self.cleaner_settings)
+        return LogCleaner(
+            self.directories,
+            self.housekeeping.timers,
+            self.wall_clock,
+            self.high_watermark_of,
+            self.cleaner_settings,
+        )
 
     def _new_log(self, partition: TopicPartition, disk: IDisk, directory: str) -> Log:
         return Log(
@@ -215,8 +221,8 @@ class LogManager:
         return Deferred.fromCoroutine(self._close())
 
     async def _close(self) -> None:
-        self.housekeeping.stop()
         await self.cleaner.stop()
+        self.housekeeping.stop()
         for log in self:
             log.high_watermark = self.high_watermark_of(log)
         # All are told before the first is awaited.
