@@ -2,7 +2,7 @@
 A group of the classic protocol: what its members ask, and what they are told. Pure.
 
 The semantics are those of Kafka's classic groups, with KIP-345 (static members), KIP-394 (members must come back with
-the id they were given), KIP-814 (a static leader that returns need not assign) and KIP-896's versions.
+the id they were given) and KIP-814 (a static leader that returns need not assign).
 
 ============================================ ==========================================================================
 :mod:`~logbus.coordination.states`           the states and the legal moves between them
@@ -11,6 +11,8 @@ the id they were given), KIP-814 (a static leader that returns need not assign) 
 :mod:`~logbus.coordination.sessions`         when each must have been heard of
 :mod:`~logbus.coordination.subscriptions`    what they read
 :mod:`~logbus.coordination.rebalance`        how one generation follows another
+:mod:`~logbus.coordination.admission`        who may join, and as whom
+:mod:`~logbus.coordination.answers`          answers that wait until the group is in its new state
 ============================================ ==========================================================================
 """
 
@@ -19,11 +21,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from attrs import evolve
-
+from logbus.coordination.admission import Admission
+from logbus.coordination.answers import Answers, Save
 from logbus.coordination.igroup import Change, GroupType
 from logbus.coordination.members import Member
-from logbus.coordination.rebalance import NO_TIMESTAMP, Rebalance, Save, answer_to
+from logbus.coordination.rebalance import NO_TIMESTAMP, Rebalance
 from logbus.coordination.requests import (
     ClassicGroupDescription,
     ClassicMemberDescription,
@@ -53,12 +55,6 @@ __all__ = [
     "Syncing",
 ]
 
-NEW_MEMBER_TIMEOUT_S = 300.0
-"""How long a new member is waited with for the end of a rebalance: it knows no id to send heartbeats with."""
-
-METADATA_LIMIT = 64 * 1024 * 1024
-"""Most bytes that the members of one group may say to their leader, all together."""
-
 
 class ClassicGroup:
     """
@@ -84,10 +80,8 @@ class ClassicGroup:
         now_ms: Callable[[], int],
         clock: Callable[[], float],
     ) -> None:
-        self._settings = settings
-        self._new_member_id = new_member_id
-        self._clock = clock
-        self._rebalance = Rebalance(group_id, settings, save, now_ms, clock)
+        self._rebalance = Rebalance(group_id, settings, Answers(save), now_ms, clock)
+        self._admission = Admission(self._rebalance, new_member_id)
         self._members = self._rebalance.members
 
     @classmethod
@@ -104,15 +98,8 @@ class ClassicGroup:
     ) -> Self:
         """A group as its record says it was; the sessions of its members start afresh."""
         group = cls(group_id, settings, save, new_member_id, now_ms, clock)
-        group._load(now, value)
+        group._rebalance.load(now, value)
         return group
-
-    def _load(self, now: float, value: GroupMetadataValue) -> None:
-        rebalance = self._rebalance
-        rebalance.load(now, value)
-        if len(self._members) > self._settings().max_size:
-            # The limit is lower than it was: rejoining sorts out who may stay.
-            rebalance.prepare(now)
 
     # What everybody may know.
 
@@ -215,7 +202,7 @@ class ClassicGroup:
                 ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.group_id!r} has members; only they may commit its offsets"
             )
         self._members.known(member_id, instance_id)
-        self._check_generation(epoch)
+        self._rebalance.check_generation(epoch)
         if self.state is GroupState.COMPLETING_REBALANCE:
             # It has the new generation, but not what it is to read: it cannot mean partitions of this one.
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -239,13 +226,6 @@ class ClassicGroup:
         if not self.is_empty:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"group {self.group_id!r} has {len(self._members)} members")
 
-    def _check_generation(self, generation: int) -> None:
-        if generation != self.generation:
-            raise ApiError(
-                ErrorCode.ILLEGAL_GENERATION,
-                f"group {self.group_id!r} is at generation {self.generation}, the request at {generation}",
-            )
-
     # JoinGroup.
 
     def join(self, now: float, joining: Joining, reply: JoinReply) -> None:
@@ -257,152 +237,8 @@ class ClassicGroup:
             FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS (the member asked again meanwhile), NOT_COORDINATOR,
             COORDINATOR_NOT_AVAILABLE.
         """
-        try:
-            self._check_joining(now, joining)
-            if joining.member_id:
-                self._join_known(now, joining, reply)
-            else:
-                self._join_newcomer(now, joining, reply)
-        except ApiError as refusal:
-            self._rebalance.answer_join(reply, JoinResult(refusal.code, joining.member_id))
+        self._admission.join(now, joining, reply)
         self._rebalance.flush()
-
-    def _check_joining(self, now: float, joining: Joining) -> None:
-        settings = self._settings()
-        if self.state is GroupState.DEAD:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if not settings.min_session_timeout_ms <= joining.session_timeout_ms <= settings.max_session_timeout_ms:
-            raise ApiError(
-                ErrorCode.INVALID_SESSION_TIMEOUT,
-                f"the session timeout is {joining.session_timeout_ms} ms; this broker allows"
-                f" {settings.min_session_timeout_ms} to {settings.max_session_timeout_ms}",
-            )
-        self._check_room(now, joining, settings.max_size)
-        self._check_protocols(joining)
-
-    def _check_room(self, now: float, joining: Joining, max_size: int) -> None:
-        member = self._members.get(joining.member_id) or self._members.instance(joining.instance_id)
-        size = self._members.size + Member.of("", joining).size() - (0 if member is None else member.size())
-        if size > METADATA_LIMIT:
-            raise ApiError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"the members' metadata would have {size} bytes; at most {METADATA_LIMIT} are kept",
-            )
-        if self.state is GroupState.PREPARING_REBALANCE:
-            # Who joined is counted: should there be too many members, those who come last must go.
-            accepted = (member is not None and member.join_reply is not None) or self._members.joined < max_size
-        else:
-            accepted = member is not None or len(self._members) < max_size
-        if accepted:
-            return
-        if member is not None and not joining.instance_id:
-            self._rebalance.drop(member)
-            self._rebalance.changed(now)
-        raise ApiError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED, f"group {self.group_id!r} has no room for more than {max_size} members"
-        )
-
-    def _check_protocols(self, joining: Joining) -> None:
-        if not len(self._members):
-            consistent = bool(joining.protocol_type and joining.protocols)
-        else:
-            consistent = joining.protocol_type == self.protocol_type and self._members.supports(joining.protocols)
-        if not consistent:
-            raise ApiError(
-                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-                f"group {self.group_id!r} is of the type {self.protocol_type!r} and has other protocols than"
-                f" {[name for name, _ in joining.protocols]} of the type {joining.protocol_type!r}",
-            )
-
-    def _join_newcomer(self, now: float, joining: Joining, reply: JoinReply) -> None:
-        member_id = self._new_member_id(joining.instance_id or joining.client_id)
-        former = self._members.instance(joining.instance_id)
-        if former is not None:
-            self._replace(now, former, member_id, joining, reply)
-        elif joining.instance_id is None and joining.requires_known_member_id:
-            self._expect(now, member_id, joining)
-            self._rebalance.answer_join(reply, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
-        else:
-            self._add(now, member_id, joining, reply)
-
-    def _expect(self, now: float, member_id: str, joining: Joining) -> None:
-        """Somebody shall come back with this id (KIP-394): so a client that asks twice does not become two members."""
-        pending = self._members.pending
-        if len(pending) >= self._settings().max_size:
-            self._rebalance.forget_pending(next(iter(pending)))
-        pending[member_id] = None
-        self._rebalance.sessions.renew(member_id, now + joining.session_timeout_ms / 1000)
-
-    def _join_known(self, now: float, joining: Joining, reply: JoinReply) -> None:
-        if joining.member_id in self._members.pending and joining.instance_id is None:
-            self._add(now, joining.member_id, joining, reply)
-            return
-        member = self._members.known(joining.member_id, joining.instance_id)
-        as_before = member.wants(joining)
-        leads = member.member_id == self._members.leader
-        # Case A: its answer was lost. Case B: it need not have asked; only the leader may mean more than it says, that
-        # topics have changed.
-        if as_before and (
-            self.state is GroupState.COMPLETING_REBALANCE or (self.state is GroupState.STABLE and not leads)
-        ):
-            self._rebalance.heard(now, member)
-            self._rebalance.answer_join(reply, self._rebalance.joined_result(member))
-            return
-        self._members.update(member, joining)
-        self._rebalance.await_join(member, reply)
-        self._rebalance.changed(now)
-
-    def _add(self, now: float, member_id: str, joining: Joining, reply: JoinReply) -> None:
-        if not len(self._members):
-            self._rebalance.protocol_type = joining.protocol_type
-        member = Member.of(member_id, joining)
-        self._members.add(member)
-        self._rebalance.await_join(member, reply)
-        self._rebalance.sessions.renew(member_id, now + NEW_MEMBER_TIMEOUT_S)
-        self._rebalance.came()
-        self._rebalance.changed(now)
-
-    # Static members (KIP-345).
-
-    def _replace(self, now: float, former: Member, member_id: str, joining: Joining, reply: JoinReply) -> None:
-        """A process that is known by its instance id has been started anew."""
-        leader_before = self._members.leader or ""
-        rebalance = self._rebalance
-        member = evolve(former, member_id=member_id, join_reply=None, sync_reply=None, is_new=False)
-        rebalance.replace(now, former, member, ErrorCode.FENCED_INSTANCE_ID)
-        self._members.update(member, joining)
-        rebalance.await_join(member, reply)
-        if self.state is not GroupState.STABLE or self._members.select_protocol() != rebalance.protocol:
-            # The leader may know the former id, and assign to it.
-            rebalance.changed(now)
-            return
-        # Nothing changes for the others. The new id is stored before it is told.
-        generation = self.generation
-
-        def stored(error: ApiError | None) -> None:
-            if (
-                self.state is not GroupState.STABLE
-                or self.generation != generation
-                or member.join_reply is not reply
-                or self._members.get(member_id) is not member
-            ):
-                return  # Something else happened since, which answers the member, or has done so.
-            now = self._clock()
-            if error is not None:
-                self._members.take_join(member)
-                rebalance.answer_join(reply, JoinResult(answer_to(error), ""))
-                rebalance.replace(now, member, former, ErrorCode.UNKNOWN_MEMBER_ID)
-            else:
-                result = rebalance.joined_result(member, skip_assignment=True)
-                if not joining.supports_skip_assignment:
-                    # It must not believe that it leads: it would assign, and nobody would hear of it.
-                    result = evolve(result, leader=leader_before, skip_assignment=False, members=())
-                self._members.take_join(member)
-                rebalance.heard(now, member)
-                rebalance.answer_join(reply, result)
-            rebalance.flush()
-
-        rebalance.store(stored)
 
     # SyncGroup, Heartbeat, LeaveGroup.
 
@@ -418,12 +254,12 @@ class ClassicGroup:
         try:
             member = self._check_sync(syncing)
         except ApiError as refusal:
-            rebalance.answer_sync(reply, SyncResult(refusal.code))
+            rebalance.answers.sync(reply, SyncResult(refusal.code))
         else:
             rebalance.heard(now, member)
             rebalance.synced(member)
             if self.state is GroupState.STABLE:
-                rebalance.answer_sync(reply, rebalance.sync_result(member))
+                rebalance.answers.sync(reply, rebalance.sync_result(member))
             else:
                 rebalance.await_sync(member, reply)
                 if member.member_id == self._members.leader:
@@ -434,7 +270,7 @@ class ClassicGroup:
         if self.state is GroupState.DEAD:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         member = self._members.known(syncing.member_id, syncing.instance_id)
-        self._check_generation(syncing.generation)
+        self._rebalance.check_generation(syncing.generation)
         if (
             syncing.protocol_type not in (None, self.protocol_type)
             or syncing.protocol not in (None, self._rebalance.protocol)
@@ -455,7 +291,7 @@ class ClassicGroup:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         try:
             member = self._members.known(member_id, instance_id)
-            self._check_generation(generation)
+            self._rebalance.check_generation(generation)
         except ApiError as refusal:
             return refusal.code
         self._rebalance.heard(now, member)

@@ -11,6 +11,7 @@ from attrs import define, field
 
 from logbus.coordination.requests import Joining, JoinReply, MemberProtocol, SyncReply
 from logbus.errors import ApiError, ErrorCode
+from logbus.wire.messages.group_log import GroupMemberMetadata
 
 
 def distinct(protocols: tuple[MemberProtocol, ...]) -> tuple[MemberProtocol, ...]:
@@ -55,6 +56,34 @@ class Member:
             max(joining.rebalance_timeout_ms, 0),
             distinct(joining.protocols),
             is_new=True,
+        )
+
+    @classmethod
+    def read(cls, record: GroupMemberMetadata, protocol: str) -> Member:
+        """One that was in the group when a record was written; before version 1 both timeouts were one."""
+        rebalance_timeout = record.rebalance_timeout if record.rebalance_timeout >= 0 else record.session_timeout
+        return cls(
+            record.member_id,
+            record.group_instance_id,
+            record.client_id,
+            record.client_host,
+            record.session_timeout,
+            max(rebalance_timeout, 0),
+            ((protocol, record.subscription),),
+            record.assignment,
+        )
+
+    def record(self, protocol: str | None, assignment: bytes) -> GroupMemberMetadata:
+        """What is written of it."""
+        return GroupMemberMetadata(
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout=self.rebalance_timeout_ms,
+            session_timeout=self.session_timeout_ms,
+            subscription=self.metadata(protocol),
+            assignment=assignment,
         )
 
     @property

@@ -4,19 +4,16 @@ A classic group's state, and how one generation of its members follows another. 
 A rebalance has two phases. While it is *prepared*, members join: it goes on when all have, or when the slowest of them
 has had its rebalance timeout. While it is *completed*, the leader assigns, and the others wait for its assignment; it
 is in force once it is stored.
-
-Whatever answers somebody, or has something stored, is put into a queue and happens last, when the group is in its new
-state: the one who is answered may ask the next thing at once.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping
 
 from attrs import define, field
 from attrs.setters import frozen
 
+from logbus.coordination.answers import Answers, Stored, answer_to
 from logbus.coordination.igroup import Change
 from logbus.coordination.members import Member, Members
 from logbus.coordination.requests import NO_GENERATION, GroupSettings, JoinReply, JoinResult, SyncReply, SyncResult
@@ -24,32 +21,12 @@ from logbus.coordination.sessions import Sessions
 from logbus.coordination.states import Event, GroupState, moved
 from logbus.coordination.subscriptions import Topics, subscribed_topics
 from logbus.errors import ApiError, ErrorCode
-from logbus.wire.messages.group_log import GroupMemberMetadata, GroupMetadataKey, GroupMetadataValue
+from logbus.wire.messages.group_log import GroupMetadataKey, GroupMetadataValue
 
 NO_TIMESTAMP = -1
+LAST_GENERATION = 2**31 - 1
 REST_MS = 1000
 """A rebalance to which nobody came is tried again after this time at least, whatever timeout members ask for."""
-
-Stored = Callable[[ApiError | None], None]
-Save = Callable[[Change, Stored], None]
-"""Has a record written; calls its second argument once, at once or later: None when it is durable, else the error."""
-
-_ANSWERS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-
-
-def answer_to(failure: ApiError) -> ErrorCode:
-    """What members are told when a record of their group was not stored: what they can do about it."""
-    return _ANSWERS.get(failure.code, failure.code)
 
 
 @define(eq=False)
@@ -57,7 +34,7 @@ class Rebalance:
     """
     State, members and generation of one group.
 
-    :ivar save: has the group's record written.
+    :ivar answers: what is to happen last.
     :ivar now_ms: the time of day, in ms since 1970.
     :ivar clock: the time, in seconds; asked when a record was stored, as only then no one brings it.
     :ivar state_since_ms: when the group got into its state, −1 if it is not known.
@@ -67,7 +44,7 @@ class Rebalance:
 
     group_id: str = field(on_setattr=frozen)
     settings: Callable[[], GroupSettings]
-    save: Save
+    answers: Answers
     now_ms: Callable[[], int]
     clock: Callable[[], float]
     state: GroupState = GroupState.EMPTY
@@ -87,22 +64,24 @@ class Rebalance:
     _storing: int = NO_GENERATION
     _join_deadline: float | None = None
     _sync_deadline: float | None = None
-    _queue: deque[Callable[[], None]] = field(factory=deque)
 
     # Answers.
 
     def flush(self) -> None:
-        """Do what was put off until the group is in its new state. To be called at the end of each input."""
-        while self._queue:
-            self._queue.popleft()()
+        """Answer and store what is due. To be called at the end of each input."""
+        self.answers.flush()
 
-    def answer_join(self, reply: JoinReply, result: JoinResult) -> None:
-        """Answer a JoinGroup."""
-        self._queue.append(lambda: reply(result))
+    def check_generation(self, generation: int) -> None:
+        """
+        Refuse who is not of this generation.
 
-    def answer_sync(self, reply: SyncReply, result: SyncResult) -> None:
-        """Answer a SyncGroup."""
-        self._queue.append(lambda: reply(result))
+        :raise ApiError: ILLEGAL_GENERATION.
+        """
+        if generation != self.generation:
+            raise ApiError(
+                ErrorCode.ILLEGAL_GENERATION,
+                f"group {self.group_id!r} is at generation {self.generation}, the request at {generation}",
+            )
 
     def joined_result(self, member: Member, skip_assignment: bool = False) -> JoinResult:
         """The current generation, as one of its members is told."""
@@ -179,7 +158,7 @@ class Rebalance:
             # Static members only, and all are away: their sessions end, or one of them comes.
             self._join_deadline = now + max(self.members.rebalance_timeout_ms, REST_MS) / 1000
             return
-        self.generation += 1
+        self.generation = self.generation % LAST_GENERATION + 1
         self._storing = NO_GENERATION
         if not len(self.members):
             self._desert()
@@ -193,7 +172,7 @@ class Rebalance:
             if reply is not None:
                 member.is_new = False
                 self.heard(now, member)
-                self.answer_join(reply, self.joined_result(member))
+                self.answers.join(reply, self.joined_result(member))
         self._sync_deadline = now + self.members.rebalance_timeout_ms / 1000
 
     def _desert(self) -> None:
@@ -240,7 +219,7 @@ class Rebalance:
             if reply is not None:
                 # It could not send heartbeats while it waited.
                 self.heard(now, member)
-                self.answer_sync(reply, self.sync_result(member) if error is ErrorCode.NONE else SyncResult(error))
+                self.answers.sync(reply, self.sync_result(member) if error is ErrorCode.NONE else SyncResult(error))
 
     def sync_result(self, member: Member) -> SyncResult:
         """The assignment in force, as one of the members is told."""
@@ -258,7 +237,7 @@ class Rebalance:
         """Have the record of this moment written."""
         self.recorded = True
         change = self.change(assignments)
-        self._queue.append(lambda: self.save(change, stored))
+        self.answers.store(change, stored)
 
     def change(self, assignments: Mapping[str, bytes] | None = None) -> Change:
         """
@@ -267,16 +246,7 @@ class Rebalance:
         :param assignments: by member id, if others than those in force.
         """
         members = [
-            GroupMemberMetadata(
-                member_id=one.member_id,
-                group_instance_id=one.instance_id,
-                client_id=one.client_id,
-                client_host=one.client_host,
-                rebalance_timeout=one.rebalance_timeout_ms,
-                session_timeout=one.session_timeout_ms,
-                subscription=one.metadata(self.protocol),
-                assignment=one.assignment if assignments is None else assignments[one.member_id],
-            )
+            one.record(self.protocol, one.assignment if assignments is None else assignments[one.member_id])
             for one in self.members
         ]
         return GroupMetadataKey(group=self.group_id), GroupMetadataValue(
@@ -299,16 +269,7 @@ class Rebalance:
         self.generation = max(value.generation, 0)
         self.topics = frozenset()
         for one in value.members:
-            member = Member(
-                one.member_id,
-                one.group_instance_id,
-                one.client_id,
-                one.client_host,
-                one.session_timeout,
-                max(one.rebalance_timeout, one.session_timeout if one.rebalance_timeout < 0 else 0),
-                ((value.protocol or "", one.subscription),),
-                one.assignment,
-            )
+            member = Member.read(one, value.protocol or "")
             if member.member_id not in self.members and self.members.instance(member.instance_id) is None:
                 self.members.add(member)
                 self.heard(now, member)
@@ -319,6 +280,9 @@ class Rebalance:
             self.topics = subscribed_topics(self.protocol_type, self.protocol, self.members)
             self.move(Event.LOADED)
         self.state_since_ms = value.current_state_timestamp
+        if len(self.members) > self.settings().max_size:
+            # The limit is lower than it was: rejoining sorts out who may stay.
+            self.prepare(now)
 
     # Members that come and go.
 
@@ -347,22 +311,22 @@ class Rebalance:
         """It waits for the next generation; a request of its that still did so it must have given up."""
         former = self.members.await_join(member, reply)
         if former is not None:
-            self.answer_join(former, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+            self.answers.join(former, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
 
     def await_sync(self, member: Member, reply: SyncReply) -> None:
         """It waits for its assignment; a request of its that still did so it must have given up."""
         former, member.sync_reply = member.sync_reply, reply
         if former is not None:
-            self.answer_sync(former, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+            self.answers.sync(former, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
 
     def leave_waiting(self, member: Member, error: ErrorCode) -> None:
         """Answer what it waits for with an error."""
         join_reply = self.members.take_join(member)
         if join_reply is not None:
-            self.answer_join(join_reply, JoinResult(error, member.member_id))
+            self.answers.join(join_reply, JoinResult(error, member.member_id))
         sync_reply, member.sync_reply = member.sync_reply, None
         if sync_reply is not None:
-            self.answer_sync(sync_reply, SyncResult(error))
+            self.answers.sync(sync_reply, SyncResult(error))
 
     def forget_pending(self, member_id: str) -> None:
         """The one that was given this id never came."""

@@ -1,0 +1,199 @@
+"""
+JoinGroup to a classic group: who may join, and as whom. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import define, evolve
+
+from logbus.coordination.answers import answer_to
+from logbus.coordination.members import Member, Members
+from logbus.coordination.rebalance import Rebalance
+from logbus.coordination.requests import Joining, JoinReply, JoinResult
+from logbus.coordination.states import GroupState
+from logbus.errors import ApiError, ErrorCode
+
+NEW_MEMBER_TIMEOUT_S = 300.0
+"""How long a new member is waited with for the end of a rebalance: it knows no id to send heartbeats with."""
+
+METADATA_LIMIT = 64 * 1024 * 1024
+"""Most bytes that the members of one group may say to their leader, all together."""
+
+LONGEST_TEXT = 0x7FFF
+"""Bytes of a name that a group's record can hold."""
+
+
+@define(eq=False)
+class Admission:
+    """
+    The door of one group.
+
+    :ivar new_member_id: makes a unique member id that begins with a given name.
+    """
+
+    _rebalance: Rebalance
+    _new_member_id: Callable[[str], str]
+
+    @property
+    def _members(self) -> Members:
+        return self._rebalance.members
+
+    @property
+    def _state(self) -> GroupState:
+        return self._rebalance.state
+
+    def join(self, now: float, joining: Joining, reply: JoinReply) -> None:
+        """See :meth:`.ClassicGroup.join`."""
+        try:
+            self._check_joining(now, joining)
+            if joining.member_id:
+                self._join_known(now, joining, reply)
+            else:
+                self._join_newcomer(now, joining, reply)
+        except ApiError as refusal:
+            self._rebalance.answers.join(reply, JoinResult(refusal.code, joining.member_id))
+
+    def _check_joining(self, now: float, joining: Joining) -> None:
+        settings = self._rebalance.settings()
+        if self._state is GroupState.DEAD:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if not settings.min_session_timeout_ms <= joining.session_timeout_ms <= settings.max_session_timeout_ms:
+            raise ApiError(
+                ErrorCode.INVALID_SESSION_TIMEOUT,
+                f"the session timeout is {joining.session_timeout_ms} ms; this broker allows"
+                f" {settings.min_session_timeout_ms} to {settings.max_session_timeout_ms}",
+            )
+        for text in (joining.instance_id or "", joining.protocol_type, *(name for name, _ in joining.protocols)):
+            if len(text.encode()) > LONGEST_TEXT:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"{text[:20]!r}... is longer than {LONGEST_TEXT} bytes")
+        self._check_room(now, joining, settings.max_size)
+        self._check_protocols(joining)
+
+    def _check_room(self, now: float, joining: Joining, max_size: int) -> None:
+        member = self._members.get(joining.member_id) or self._members.instance(joining.instance_id)
+        size = self._members.size + Member.of("", joining).size() - (0 if member is None else member.size())
+        if size > METADATA_LIMIT:
+            raise ApiError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"the members' metadata would have {size} bytes; at most {METADATA_LIMIT} are kept",
+            )
+        if self._state is GroupState.PREPARING_REBALANCE:
+            # Who joined is counted: should there be too many members, those who come last must go.
+            accepted = (member is not None and member.join_reply is not None) or self._members.joined < max_size
+        else:
+            accepted = member is not None or len(self._members) < max_size
+        if accepted:
+            return
+        self._rebalance.forget_pending(joining.member_id)
+        if member is not None and member.member_id == joining.member_id:
+            self._rebalance.drop(member)
+        self._rebalance.complete_if_all_joined(now)
+        raise ApiError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"group {self._rebalance.group_id!r} has no room for more than {max_size} members",
+        )
+
+    def _check_protocols(self, joining: Joining) -> None:
+        ours = self._rebalance.protocol_type
+        if not len(self._members):
+            consistent = bool(joining.protocol_type and joining.protocols)
+        else:
+            consistent = joining.protocol_type == ours and self._members.supports(joining.protocols)
+        if not consistent:
+            raise ApiError(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+                f"the group is of the type {ours!r}, and {joining.protocol_type!r} with"
+                f" {[name for name, _ in joining.protocols[:10]]} has no protocol in common with all its members",
+            )
+
+    def _join_newcomer(self, now: float, joining: Joining, reply: JoinReply) -> None:
+        member_id = self._new_member_id(joining.instance_id or joining.client_id)
+        former = self._members.instance(joining.instance_id)
+        if former is not None:
+            self._replace(now, former, member_id, joining, reply)
+        elif joining.instance_id is None and joining.requires_known_member_id:
+            self._expect(now, member_id, joining)
+            self._rebalance.answers.join(reply, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        else:
+            self._add(now, member_id, joining, reply)
+
+    def _expect(self, now: float, member_id: str, joining: Joining) -> None:
+        """Somebody shall come back with this id (KIP-394): so a client that asks twice does not become two members."""
+        pending = self._members.pending
+        if len(pending) >= self._rebalance.settings().max_size:
+            self._rebalance.forget_pending(next(iter(pending)))
+        pending[member_id] = None
+        self._rebalance.sessions.renew(member_id, now + joining.session_timeout_ms / 1000)
+
+    def _join_known(self, now: float, joining: Joining, reply: JoinReply) -> None:
+        if joining.member_id in self._members.pending and joining.instance_id is None:
+            self._add(now, joining.member_id, joining, reply)
+            return
+        member = self._members.known(joining.member_id, joining.instance_id)
+        as_before = member.wants(joining)
+        leads = member.member_id == self._members.leader
+        # Case A: its answer was lost. Case B: it need not have asked; only the leader may mean more than it says, that
+        # topics have changed.
+        if as_before and (
+            self._state is GroupState.COMPLETING_REBALANCE or (self._state is GroupState.STABLE and not leads)
+        ):
+            self._rebalance.heard(now, member)
+            self._rebalance.answers.join(reply, self._rebalance.joined_result(member))
+            return
+        self._members.update(member, joining)
+        self._rebalance.await_join(member, reply)
+        self._rebalance.changed(now)
+
+    def _add(self, now: float, member_id: str, joining: Joining, reply: JoinReply) -> None:
+        if not len(self._members):
+            self._rebalance.protocol_type = joining.protocol_type
+        member = Member.of(member_id, joining)
+        self._members.add(member)
+        self._rebalance.await_join(member, reply)
+        self._rebalance.sessions.renew(member_id, now + NEW_MEMBER_TIMEOUT_S)
+        self._rebalance.came()
+        self._rebalance.changed(now)
+
+    # Static members (KIP-345).
+
+    def _replace(self, now: float, former: Member, member_id: str, joining: Joining, reply: JoinReply) -> None:
+        """A process that is known by its instance id has been started anew."""
+        leader_before = self._members.leader or ""
+        rebalance = self._rebalance
+        member = evolve(former, member_id=member_id, join_reply=None, sync_reply=None, is_new=False)
+        rebalance.replace(now, former, member, ErrorCode.FENCED_INSTANCE_ID)
+        self._members.update(member, joining)
+        rebalance.await_join(member, reply)
+        if self._state is not GroupState.STABLE or self._members.select_protocol() != rebalance.protocol:
+            # The leader may know the former id, and assign to it.
+            rebalance.changed(now)
+            return
+        # Nothing changes for the others. The new id is stored before it is told.
+        generation = self._rebalance.generation
+
+        def stored(error: ApiError | None) -> None:
+            if (
+                self._state is not GroupState.STABLE
+                or self._rebalance.generation != generation
+                or member.join_reply is not reply
+                or self._members.get(member_id) is not member
+            ):
+                return  # Something else happened since, which answers the member, or has done so.
+            now = rebalance.clock()
+            if error is not None:
+                self._members.take_join(member)
+                rebalance.answers.join(reply, JoinResult(answer_to(error), ""))
+                rebalance.replace(now, member, former, ErrorCode.UNKNOWN_MEMBER_ID)
+            else:
+                result = rebalance.joined_result(member, skip_assignment=True)
+                if not joining.supports_skip_assignment:
+                    # It must not believe that it leads: it would assign, and nobody would hear of it.
+                    result = evolve(result, leader=leader_before, skip_assignment=False, members=())
+                self._members.take_join(member)
+                rebalance.heard(now, member)
+                rebalance.answers.join(reply, result)
+            rebalance.flush()
+
+        rebalance.store(stored)
