@@ -9,7 +9,10 @@ A command's module is imported when the command runs: ``logbus --help`` imports 
     running.py    from the command line to the reactor and back: errors, signals, exit statuses
     options.py    options that commands share
     output.py     tables, JSON, progress
-    topics.py  produce.py  consume.py  configs.py  clusters.py  dump.py  bench.py
+    topics.py  produce.py  consume.py  configs.py  clusters.py  dump.py  bench.py  groups.py
+    group_offsets.py  those commands of ``groups`` that move offsets
+    lags.py       how far groups have read;  goals.py, resetting.py  where their offsets are to go
+    offset_files.py   offsets in files
     dumping.py    what is in the files of a data directory, and what is wrong with it
     benching.py   the loads of ``bench``;  procstat.py  CPU of the broker
 """

@@ -68,6 +68,7 @@ app = LazyGroup(
         "topics": ("logbus.cli.topics:topics", "Create, list, describe, delete topics; add partitions."),
         "produce": ("logbus.cli.produce:produce", "Send lines from standard input as records."),
         "consume": ("logbus.cli.consume:consume", "Print records."),
+        "groups": ("logbus.cli.groups:groups", "Show consumer groups and their lag; move their offsets."),
         "configs": ("logbus.cli.configs:configs", "Show and change settings of topics and brokers."),
         "cluster": ("logbus.cli.clusters:cluster", "Show the brokers."),
         "dump-log": ("logbus.cli.dump:dump_log", "Show what is in the files of a log, and what is damaged."),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from logbus.cli.options import bootstrap_options
+from logbus.cli.options import bootstrap_options, when
 from logbus.cli.output import Progress, as_text, quantity
 from logbus.errors import ApiError
 
@@ -76,7 +76,7 @@ def consume(
         raise click.UsageError("only one of --from-beginning, --offset and --timestamp can be given")
     if sum((template is not None, as_json, key_separator is not None)) > 1:
         raise click.UsageError("only one of --format, --json and --key-separator can be given")
-    at_ms = None if timestamp is None else when(timestamp)
+    at_ms = None if timestamp is None else when(timestamp, "--timestamp")
     render = renderer(template, as_json, key_separator)
 
     async def work(cluster: Cluster) -> None:
@@ -159,24 +159,6 @@ async def bounds(
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"{each} has no offset {offset}; it has {first[each]} to {ends[each]}"
             )
     return dict.fromkeys(wanted, offset), ends
-
-
-def when(text: str) -> int:
-    """
-    A point in time as milliseconds since 1970, from such a number or an ISO 8601 date; local time without a zone.
-
-    :raises click.BadParameter: it is neither.
-    """
-    from datetime import datetime
-
-    if text.isascii() and text.isdigit():
-        return int(text)
-    try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
-    except ValueError:
-        raise click.BadParameter(
-            f"{text!r} is neither milliseconds since 1970 nor a date such as 2024-05-01T12:00", param_hint="--timestamp"
-        ) from None
 
 
 def renderer(template: str | None, as_json: bool, key_separator: str | None) -> Render:

@@ -54,6 +54,27 @@ def pairs(values: tuple[str, ...], option: str) -> dict[str, str]:
     return found
 
 
+def when(text: str, option: str) -> int:
+    """
+    A point in time as milliseconds since 1970, from such a number or an ISO 8601 date; local time without a zone.
+
+    :raises click.BadParameter: it is neither, or before 1970.
+    """
+    from datetime import datetime
+
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        at_ms = int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        at_ms = -1
+    if at_ms < 0:
+        raise click.BadParameter(
+            f"{text!r} is neither milliseconds since 1970 nor a date such as 2024-05-01T12:00", param_hint=option
+        )
+    return at_ms
+
+
 def _checked(ctx: click.Context, param: click.Parameter, value: str) -> str:
     from logbus.client.addresses import parse_bootstrap
     from logbus.errors import ConfigError

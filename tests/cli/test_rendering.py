@@ -9,8 +9,8 @@ from unittest import mock
 import click
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cli.consume import renderer, when
-from logbus.cli.options import pairs
+from logbus.cli.consume import renderer
+from logbus.cli.options import pairs, when
 from logbus.cli.output import Progress, print_table, quantity
 from logbus.records.record import Record
 
@@ -56,9 +56,10 @@ class RenderingTests(SynchronousTestCase):
         """
         Milliseconds, or a date with or without a zone; anything else is wrong usage.
         """
-        self.assertEqual(when("1714564800000"), 1714564800000)
-        self.assertEqual(when("2024-05-01T12:00:00+00:00"), 1714564800000)
-        self.assertRaises(click.BadParameter, when, "yesterday")
+        self.assertEqual(when("1714564800000", "--timestamp"), 1714564800000)
+        self.assertEqual(when("2024-05-01T12:00:00+00:00", "--timestamp"), 1714564800000)
+        for wrong in ("yesterday", "", "1969-12-31T00:00+00:00", "-1"):
+            self.assertRaises(click.BadParameter, when, wrong, "--timestamp")
 
     def test_settings(self) -> None:
         """

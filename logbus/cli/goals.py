@@ -1,0 +1,143 @@
+"""
+Where the offsets of a group are to go, as people write it, and what comes of it for one partition.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+
+from attrs import frozen
+
+from logbus.errors import LogbusError
+from logbus.model import TopicPartition, topic_name_problem
+
+_UNITS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
+_PARTS = re.compile(r"([0-9]{1,15})(ms|[wdhms])")
+_ISO_PERIOD = re.compile(
+    r"P(?!$)(?:(?P<w>\d{1,9})W)?(?:(?P<d>\d{1,9})D)?"
+    r"(?:T(?!$)(?:(?P<h>\d{1,9})H)?(?:(?P<m>\d{1,9})M)?(?:(?P<s>\d{1,9}(?:\.\d{1,3})?)S)?)?",
+    re.ASCII,
+)
+_MAX_INT32 = 2**31 - 1
+MAX_OFFSET = 2**63 - 1
+
+
+class To(Enum):
+    """Kinds of goals."""
+
+    EARLIEST = "to the first offset that is kept"
+    LATEST = "to the end"
+    CURRENT = "to where the group is"
+    OFFSET = "to an offset"
+    SHIFT = "by a number of records"
+    TIME = "to the first record at or after a time"
+
+
+@frozen
+class Goal:
+    """
+    Where offsets are to go.
+
+    :ivar value: the offset; by how much; or the time in ms since 1970.
+    """
+
+    to: To
+    value: int = 0
+
+
+@frozen
+class Span:
+    """
+    What there is of a partition.
+
+    :ivar start: the first offset that is kept.
+    :ivar end: the offset that the next record gets.
+    :ivar at_time: the first record at or after the goal's time; −1: there is none.
+    """
+
+    start: int
+    end: int
+    at_time: int = -1
+
+
+@frozen
+class Change:
+    """
+    What is to become of a group's offset for one partition.
+
+    :ivar old: None: nothing is committed.
+    :ivar note: why it is not what was asked for; empty if it is.
+    """
+
+    partition: TopicPartition
+    old: int | None
+    new: int
+    note: str = ""
+    metadata: str = ""
+
+
+def aim(partition: TopicPartition, goal: Goal, old: int | None, span: Span, metadata: str = "") -> Change:
+    """
+    Where an offset goes: inside of what there is, whatever was asked for.
+
+    :raise LogbusError: it is to be shifted from where it is, and it is nowhere.
+    """
+    if goal.to is To.EARLIEST:
+        return Change(partition, old, span.start, metadata=metadata)
+    if goal.to is To.LATEST:
+        return Change(partition, old, span.end, metadata=metadata)
+    if goal.to is To.TIME:
+        if span.at_time < 0:
+            return Change(partition, old, span.end, "no record is so late: the end", metadata)
+        return Change(partition, old, span.at_time, metadata=metadata)
+    if goal.to is To.OFFSET:
+        wanted = goal.value
+    elif old is not None:
+        wanted = old + (goal.value if goal.to is To.SHIFT else 0)
+    elif goal.to is To.CURRENT:
+        return Change(partition, old, span.end, "nothing is committed: the end", metadata)
+    else:
+        raise LogbusError(
+            f"nothing is committed for {partition} that could be shifted; leave it out with --topic "
+            f"{partition.topic}:PARTITION,..., or set it with --to-offset"
+        )
+    if wanted < span.start:
+        return Change(partition, old, span.start, f"{wanted} is before the first that is kept", metadata)
+    if wanted > span.end:
+        return Change(partition, old, span.end, f"{wanted} is behind the end", metadata)
+    return Change(partition, old, wanted, metadata=metadata)
+
+
+def parse_duration(text: str) -> int:
+    """
+    A time span in ms, from ``1h30m``, ``250ms`` or ISO 8601's ``PT1H30M``, ``P7D``.
+
+    :raise LogbusError: it is neither.
+    """
+    iso = _ISO_PERIOD.fullmatch(text.upper())
+    if iso is not None:
+        return sum(round(float(number) * _UNITS[unit]) for unit, number in iso.groupdict().items() if number)
+    parts = _PARTS.findall(text.lower())
+    if not parts or "".join(number + unit for number, unit in parts) != text.lower():
+        raise LogbusError(f"{text!r} is not a time span; write 1h30m, 250ms, or PT1H30M or P7D as in ISO 8601")
+    return sum(int(number) * _UNITS[unit] for number, unit in parts)
+
+
+def parse_scope(text: str) -> tuple[str, tuple[int, ...] | None]:
+    """
+    A topic, and which of its partitions (None: all), from ``orders`` or ``orders:0,2``.
+
+    :raise LogbusError: it is neither.
+    """
+    topic, colon, rest = text.partition(":")
+    problem = topic_name_problem(topic)
+    if problem is not None:
+        raise LogbusError(problem)
+    if not colon:
+        return topic, None
+    numbers = [each.strip() for each in rest.split(",")]
+    for each in numbers:
+        if not (each.isascii() and each.isdigit() and len(each) < 11 and int(each) <= _MAX_INT32):
+            raise LogbusError(f"{each!r} in {text!r} is not the number of a partition; write {topic}:0,1,2")
+    return topic, tuple(sorted({int(each) for each in numbers}))

@@ -1,0 +1,293 @@
+"""The commands of ``logbus groups`` that move offsets, forget them, and take them elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from logbus.cli.options import bootstrap_options, json_option, when
+from logbus.errors import LogbusError
+
+if TYPE_CHECKING:
+    from logbus.cli.goals import Goal
+    from logbus.cli.offset_files import SavedOffset
+    from logbus.cli.resetting import Plan
+    from logbus.client.cluster import Cluster
+    from logbus.model import TopicPartition
+
+Scope = tuple[str, tuple[int, ...] | None]
+
+
+def _read_scopes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[Scope]:
+    from logbus.cli.goals import parse_scope
+
+    try:
+        return [parse_scope(each) for each in values]
+    except LogbusError as e:
+        raise click.BadParameter(str(e)) from None
+
+
+_TOPICS = click.option(
+    "--topic",
+    "-t",
+    "scopes",
+    multiple=True,
+    callback=_read_scopes,
+    metavar="TOPIC[:P,...]",
+    help="A topic, or some of its partitions; may be repeated.",
+)
+_SHIFT = click.IntRange(1 - 2**63, 2**63 - 1)
+_EXECUTE = click.option("--execute", is_flag=True, help="Write it; without, only show what would be written.")
+
+
+@click.command("reset-offsets")
+@click.argument("group")
+@_TOPICS
+@click.option("--all-topics", is_flag=True, help="All partitions for which the group has committed something.")
+@click.option("--to-earliest", is_flag=True, help="To the first record that is kept.")
+@click.option("--to-latest", is_flag=True, help="To the end: skip what is there.")
+@click.option(
+    "--to-datetime", metavar="WHEN", help="To the first record at or after 2024-05-01T12:00 (or ms since 1970)."
+)
+@click.option("--by-duration", metavar="SPAN", help="To the first record of the last 1h30m (or PT1H30M).")
+@click.option("--to-offset", metavar="N", type=click.IntRange(0, 2**63 - 1), help="To this offset in each partition.")
+@click.option(
+    "--shift-by",
+    metavar="N",
+    type=click.IntRange(1 - 2**63, 2**63 - 1),
+    help="By so many records: -10 reads ten again.",
+)
+@click.option("--to-current", is_flag=True, help="To where the group is: bring it inside of what is kept.")
+@_EXECUTE
+@json_option
+@bootstrap_options
+def reset_offsets(
+    group: str,
+    scopes: list[Scope],
+    all_topics: bool,
+    to_earliest: bool,
+    to_latest: bool,
+    to_datetime: str | None,
+    by_duration: str | None,
+    to_offset: int | None,
+    shift_by: int | None,
+    to_current: bool,
+    execute: bool,
+    as_json: bool,
+    bootstrap: str,
+    timeout: float,
+) -> None:
+    """Set where a group without members goes on. Shows it only, unless --execute is given. An offset outside of what
+    a partition keeps becomes the nearest inside.
+
+    \b
+    Example:
+      logbus groups reset-offsets billing --topic orders --to-earliest
+      logbus groups reset-offsets billing --all-topics --by-duration 1h30m --execute
+      logbus groups reset-offsets billing --topic orders:0,1 --shift-by -10 --execute
+    """
+    from logbus.cli.running import CommandFailed, with_cluster
+    from logbus.client.admin import AdminClient
+
+    goal = _goal(to_earliest, to_latest, to_datetime, by_duration, to_offset, shift_by, to_current)
+    if bool(scopes) == all_topics:
+        raise click.UsageError("say which offsets: either --topic (may be repeated) or --all-topics")
+
+    async def work(cluster: Cluster) -> list[Plan]:
+        from logbus.cli import resetting
+
+        admin = AdminClient(cluster, timeout=timeout)
+        there = await resetting.idle(admin, [group])
+        if all_topics:
+            if group not in there:
+                raise CommandFailed(f"there is no group {group!r}; --topic names what a new one begins with")
+            wanted = list((await resetting.committed(admin, [group]))[group])
+            if not wanted:
+                raise CommandFailed(f"group {group!r} has committed nothing; --topic names what to set")
+            await resetting.check_existing(admin, wanted)
+        else:
+            wanted = await resetting.in_scope(admin, scopes)
+        plans = await resetting.plan(admin, {group: dict.fromkeys(wanted, (goal, ""))}, there)
+        if execute:
+            await resetting.write(admin, plans)
+        return plans
+
+    plans = with_cluster(bootstrap, timeout, work)
+    from logbus.cli.resetting import show
+
+    show(plans, execute, as_json)
+
+
+def _goal(
+    to_earliest: bool,
+    to_latest: bool,
+    to_datetime: str | None,
+    by_duration: str | None,
+    to_offset: int | None,
+    shift_by: int | None,
+    to_current: bool,
+) -> Goal:
+    from logbus.cli.goals import Goal, To, parse_duration
+
+    goals = []
+    if to_earliest:
+        goals.append(Goal(To.EARLIEST))
+    if to_latest:
+        goals.append(Goal(To.LATEST))
+    if to_datetime is not None:
+        goals.append(Goal(To.TIME, when(to_datetime, "--to-datetime")))
+    if by_duration is not None:
+        try:
+            goals.append(Goal(To.TIME, max(int(time.time() * 1000) - parse_duration(by_duration), 0)))
+        except LogbusError as e:
+            raise click.BadParameter(str(e), param_hint="--by-duration") from None
+    if to_offset is not None:
+        goals.append(Goal(To.OFFSET, to_offset))
+    if shift_by is not None:
+        goals.append(Goal(To.SHIFT, shift_by))
+    if to_current:
+        goals.append(Goal(To.CURRENT))
+    if len(goals) != 1:
+        ways = "--to-earliest, --to-latest, --to-datetime, --by-duration, --to-offset, --shift-by, --to-current"
+        raise click.UsageError(f"say where to, by one of {ways}")
+    return goals[0]
+
+
+@click.command("delete-offsets")
+@click.argument("group")
+@_TOPICS
+@bootstrap_options
+def delete_offsets(group: str, scopes: list[Scope], bootstrap: str, timeout: float) -> None:
+    """Have a group forget what it committed for topics that it is not reading.
+
+    \b
+    Example:
+      logbus groups delete-offsets billing --topic orders
+      logbus groups delete-offsets billing --topic orders:0,1 --topic payments
+    """
+    from logbus.cli.running import CommandFailed, with_cluster
+    from logbus.cli.topics import finish
+    from logbus.client.admin import AdminClient
+
+    if not scopes:
+        raise click.UsageError("say which offsets: --topic TOPIC, or --topic TOPIC:0,1; it may be repeated")
+
+    async def work(cluster: Cluster) -> None:
+        from logbus.cli.lags import described
+        from logbus.cli.resetting import committed
+        from logbus.model import TopicPartition
+
+        admin = AdminClient(cluster, timeout=timeout)
+        await described(admin, [group])
+        known = (await committed(admin, [group]))[group]
+        wanted: dict[TopicPartition, None] = {}
+        for topic, numbers in scopes:
+            chosen = [each for each in known if each.topic == topic]
+            if numbers is not None:
+                chosen = [TopicPartition(topic, number) for number in numbers]
+            for each in chosen:
+                if each not in known:
+                    raise CommandFailed(f"group {group!r} has committed nothing for {each}")
+                wanted[each] = None
+            if not chosen:
+                raise CommandFailed(f"group {group!r} has committed nothing for topic {topic!r}")
+        answers = await admin.delete_group_offsets(group, wanted)
+        finish({error.message: error for error in answers.values() if error is not None})
+
+    with_cluster(bootstrap, timeout, work)
+
+
+@click.command("export")
+@click.argument("file", metavar="FILE")
+@click.argument("names", nargs=-1, metavar="[GROUP]...")
+@bootstrap_options
+def export_offsets(file: str, names: tuple[str, ...], bootstrap: str, timeout: float) -> None:
+    """Write what groups (all, if none is named) have committed to a file, as JSON; - is standard output.
+
+    \b
+    Example:
+      logbus groups export offsets.json
+      logbus groups export - billing | jq .groups[0].offsets
+    """
+    from logbus.cli.offset_files import SavedOffset, write_offsets
+    from logbus.cli.running import with_cluster
+    from logbus.client.admin import AdminClient
+
+    async def work(cluster: Cluster) -> tuple[dict[str, dict[TopicPartition, SavedOffset]], str | None]:
+        from logbus.cli.lags import described
+        from logbus.cli.resetting import committed
+
+        admin = AdminClient(cluster, timeout=timeout)
+        wanted = list(dict.fromkeys(names)) or [each.group_id for each in await admin.list_groups()]
+        if names:
+            await described(admin, wanted)
+        found = await committed(admin, wanted)
+        saved = {
+            group: {each: SavedOffset(at.offset, at.metadata) for each, at in offsets.items()}
+            for group, offsets in found.items()
+            if offsets or names
+        }
+        return saved, cluster.cluster_id
+
+    saved, cluster_id = with_cluster(bootstrap, timeout, work)
+    text = write_offsets(saved, cluster_id, int(time.time() * 1000))
+    if file == "-":
+        sys.stdout.write(text)
+    else:
+        Path(file).write_text(text, encoding="utf-8")
+
+
+@click.command("import")
+@click.argument("file", metavar="FILE")
+@click.argument("names", nargs=-1, metavar="[GROUP]...")
+@_EXECUTE
+@json_option
+@bootstrap_options
+def import_offsets(
+    file: str, names: tuple[str, ...], execute: bool, as_json: bool, bootstrap: str, timeout: float
+) -> None:
+    """Set the offsets of groups to those in a file that "export" wrote (all of it, if no group is named); - is
+    standard input. Shows it only, unless --execute is given. None of the groups may have members.
+
+    \b
+    Example:
+      logbus groups import offsets.json
+      logbus groups import offsets.json billing --execute
+    """
+    from logbus.cli.goals import Goal, To
+    from logbus.cli.offset_files import read_offsets
+    from logbus.cli.running import CommandFailed, with_cluster
+    from logbus.client.admin import AdminClient
+
+    data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    shown = "standard input" if file == "-" else file
+    saved = read_offsets(data, shown)
+    missing = [name for name in names if name not in saved]
+    if missing:
+        there = ", ".join(saved) or "none"
+        raise CommandFailed(f"{shown} has no group {', '.join(map(repr, missing))}; it has {there}")
+    chosen = {name: saved[name] for name in (dict.fromkeys(names) or saved)}
+
+    async def work(cluster: Cluster) -> list[Plan]:
+        from logbus.cli import resetting
+
+        admin = AdminClient(cluster, timeout=timeout)
+        there = await resetting.idle(admin, list(chosen))
+        await resetting.check_existing(admin, (each for offsets in chosen.values() for each in offsets))
+        goals = {
+            group: {each: (Goal(To.OFFSET, at.offset), at.metadata) for each, at in offsets.items()}
+            for group, offsets in chosen.items()
+        }
+        plans = await resetting.plan(admin, goals, there)
+        if execute:
+            await resetting.write(admin, plans)
+        return plans
+
+    plans = with_cluster(bootstrap, timeout, work)
+    from logbus.cli.resetting import show
+
+    show(plans, execute, as_json)

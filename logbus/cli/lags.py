@@ -1,0 +1,262 @@
+"""
+How far groups have read: what they committed beside the ends of the partitions, and who reads them.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from logbus.cli.topics import finish
+from logbus.client.admin import AdminClient
+from logbus.client.described_groups import GroupDescription, GroupMember
+from logbus.client.groups import CommittedOffset
+from logbus.client.offsets import LATEST
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import TimestampOffset, TopicPartition
+
+OFFSETS_HEAD = ("topic", "partition", "offset", "end", "lag", "member", "client", "host")
+MEMBERS_HEAD = ("member", "instance", "client", "host", "epoch", "partitions", "assignment")
+STATE_HEAD = ("group", "type", "state", "assignor", "epoch", "members", "lag", "coordinator")
+
+
+@frozen
+class Reading:
+    """
+    One partition, as a group reads it.
+
+    :ivar offset: committed; None: nothing is.
+    :ivar end: the offset of the next record; None: the partition is gone, or nobody leads it.
+    :ivar member: who reads it now, if anybody.
+    """
+
+    partition: TopicPartition
+    offset: int | None
+    end: int | None
+    member: GroupMember | None
+    metadata: str = ""
+
+    @property
+    def lag(self) -> int | None:
+        """Records that are still to be read; None: that is not known."""
+        return None if self.offset is None or self.end is None else max(self.end - self.offset, 0)
+
+
+@frozen
+class Report:
+    """
+    A group with what it reads.
+
+    :ivar readings: in order of topics and partitions.
+    """
+
+    group: GroupDescription
+    readings: Sequence[Reading]
+
+    @property
+    def lag(self) -> int | None:
+        """Of all partitions whose lag is known; None if it has some and none is."""
+        known = [each.lag for each in self.readings if each.lag is not None]
+        return None if self.readings and not known else sum(known)
+
+
+async def described(admin: AdminClient, names: Sequence[str], *, gone_is_fine: bool = False) -> list[GroupDescription]:
+    """
+    Groups by name.
+
+    :param gone_is_fine: leave out those that are not there (any more).
+    :raise CommandFailed: one is not there, or cannot be described.
+    """
+    answers = await admin.describe_groups(names)
+    if gone_is_fine:
+        unknown = ErrorCode.GROUP_ID_NOT_FOUND
+        answers = {
+            name: each for name, each in answers.items() if not (isinstance(each, ApiError) and each.code is unknown)
+        }
+    finish({name: each if isinstance(each, ApiError) else None for name, each in answers.items()})
+    return [each for each in answers.values() if not isinstance(each, ApiError)]
+
+
+async def existing(admin: AdminClient, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Those partitions that are there; topics may be deleted while groups remember them."""
+    wanted = list(partitions)
+    if not wanted:
+        return []
+    there = {topic.name: topic.partitions for topic in await admin.list_topics(internal=True)}
+    return [each for each in wanted if each.partition in there.get(each.topic, {})]
+
+
+async def bounds(
+    admin: AdminClient, partitions: Iterable[TopicPartition], time: int
+) -> dict[TopicPartition, int | None]:
+    """
+    The offset at a time, for each partition; None where that is not known.
+
+    :param time: as for :func:`logbus.client.offsets.list_offsets`.
+    """
+    wanted = list(partitions)
+    answers = await admin.list_offsets(dict.fromkeys(await existing(admin, wanted), time))
+    found: dict[TopicPartition, int | None] = dict.fromkeys(wanted)
+    found.update((each, at.offset) for each, at in answers.items() if isinstance(at, TimestampOffset))
+    return found
+
+
+async def reports(admin: AdminClient, groups: Sequence[GroupDescription]) -> list[Report]:
+    """
+    Groups with what they read.
+
+    :raise ApiError: the offsets of one cannot be had.
+    """
+    committed = await admin.list_group_offsets([each.group_id for each in groups])
+    for answer in committed.values():
+        if isinstance(answer, ApiError):
+            raise answer
+    read: dict[str, dict[TopicPartition, GroupMember | None]] = {}
+    for group in groups:
+        offsets = committed[group.group_id]
+        assert not isinstance(offsets, ApiError)
+        read[group.group_id] = {
+            **dict.fromkeys(offsets),
+            **{partition: member for member in group.members for partition in member.assignment},
+        }
+    ends = await bounds(admin, {partition for each in read.values() for partition in each}, LATEST)
+    return [Report(group, list(_readings(read[group.group_id], committed[group.group_id], ends))) for group in groups]
+
+
+def _readings(
+    read: Mapping[TopicPartition, GroupMember | None],
+    committed: Mapping[TopicPartition, CommittedOffset | ApiError] | ApiError,
+    ends: Mapping[TopicPartition, int | None],
+) -> Iterator[Reading]:
+    assert not isinstance(committed, ApiError)
+    for partition, member in sorted(read.items(), key=lambda each: each[0]):
+        at = committed.get(partition)
+        known = at if isinstance(at, CommittedOffset) else None
+        yield Reading(
+            partition,
+            None if known is None else known.offset,
+            ends.get(partition),
+            member,
+            "" if known is None else known.metadata,
+        )
+
+
+# For people.
+
+
+def headline(report: Report) -> str:
+    """A group in a line."""
+    group = report.group
+    kind = " ".join(each for each in (group.type, group.assignor) if each)
+    lag = "unknown" if report.lag is None else report.lag
+    return (
+        f"group {group.group_id}: {group.state}, {kind}, {member_count(group)}, lag {lag}, "
+        f"coordinator {group.coordinator}"
+    )
+
+
+def member_count(group: GroupDescription) -> str:
+    """How many members it has, in words."""
+    return f"{len(group.members)} member{'' if len(group.members) == 1 else 's'}"
+
+
+def offset_rows(report: Report) -> Iterator[tuple[object, ...]]:
+    """The partitions it reads, and the members that read none."""
+    for each in report.readings:
+        who = each.member
+        yield (
+            *each.partition,
+            each.offset,
+            each.end,
+            each.lag,
+            *((None, None, None) if who is None else (who.member_id, who.client_id, who.host)),
+        )
+    for member in report.group.members:
+        if not member.assignment:
+            yield (None, None, None, None, None, member.member_id, member.client_id, member.host)
+
+
+def member_rows(report: Report) -> Iterator[tuple[object, ...]]:
+    """Its members."""
+    for each in report.group.members:
+        parts = [f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in by_topic(each.assignment).items()]
+        epoch = None if each.epoch < 0 else each.epoch
+        yield (
+            each.member_id,
+            each.instance_id,
+            each.client_id,
+            each.host,
+            epoch,
+            len(each.assignment),
+            " ".join(parts) or None,
+        )
+
+
+def state_row(report: Report) -> tuple[object, ...]:
+    """The group itself."""
+    group = report.group
+    epoch = None if group.epoch < 0 else group.epoch
+    assignor = group.assignor or None
+    return group.group_id, group.type, group.state, assignor, epoch, len(group.members), report.lag, group.coordinator
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partitions as lists of numbers."""
+    found: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        found.setdefault(topic, []).append(number)
+    return found
+
+
+# For scripts.
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """A group with everything."""
+    group = report.group
+    return {
+        "group": group.group_id,
+        "type": group.type,
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+        "assignor": group.assignor,
+        "epoch": None if group.epoch < 0 else group.epoch,
+        "assignment_epoch": None if group.assignment_epoch < 0 else group.assignment_epoch,
+        "coordinator": {"id": group.coordinator.node_id, "address": str(group.coordinator)},
+        "lag": report.lag,
+        "members": [_member(each, group) for each in group.members],
+        "offsets": [
+            {
+                "topic": each.partition.topic,
+                "partition": each.partition.partition,
+                "offset": each.offset,
+                "end_offset": each.end,
+                "lag": each.lag,
+                "metadata": each.metadata,
+                "member": None if each.member is None else each.member.member_id,
+            }
+            for each in report.readings
+        ],
+    }
+
+
+def _member(member: GroupMember, group: GroupDescription) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "member": member.member_id,
+        "instance": member.instance_id,
+        "client": member.client_id,
+        "host": member.host,
+        "epoch": None if member.epoch < 0 else member.epoch,
+        "topics": list(member.subscription),
+        "pattern": member.pattern,
+        "assignment": by_topic(member.assignment),
+        "target": None if member.target is None else by_topic(member.target),
+    }
+    if group.protocol_type != "consumer":
+        # What its members mean by these bytes only they know.
+        told["metadata_base64"] = base64.b64encode(member.metadata_bytes).decode()
+        told["assignment_base64"] = base64.b64encode(member.assignment_bytes).decode()
+    return told

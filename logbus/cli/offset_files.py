@@ -1,0 +1,124 @@
+"""
+Offsets of groups as a file: JSON, to be kept, edited, and read into the same cluster or another.
+
+::
+
+    {"format": "logbus-group-offsets", "version": 1, "cluster_id": "…", "exported_at": "2026-01-31T12:00:00Z",
+     "groups": [{"group": "billing",
+                 "offsets": [{"topic": "orders", "partition": 0, "offset": 42, "metadata": ""}]}]}
+
+``offset`` is that of the next record to read. ``cluster_id``, ``exported_at`` and ``metadata`` may be left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from attrs import frozen
+
+from logbus.admin import strictjson
+from logbus.admin.shapes import faults, record, rows, text, whole
+from logbus.cli.goals import MAX_OFFSET
+from logbus.errors import LogbusError
+from logbus.model import TopicPartition
+
+FORMAT = "logbus-group-offsets"
+VERSION = 1
+_MAX_FAULTS = 3
+
+_OFFSET = record(
+    "An offset.",
+    topic=text("Name of a topic.", minLength=1, maxLength=249),
+    partition=whole("Number of a partition.", minimum=0, maximum=2**31 - 1),
+    offset=whole("Of the next record to read.", minimum=0, maximum=MAX_OFFSET),
+    metadata=text("What the consumer noted.", maxLength=32_767),
+    optional=("metadata",),
+)
+_GROUP = record("A group.", group=text("Its id.", minLength=1), offsets=rows("What it committed.", _OFFSET))
+_FILE = record(
+    "The file.",
+    format=text("What this is.", enum=[FORMAT]),
+    version=whole("Of the format.", enum=[VERSION]),
+    cluster_id=text("Where it comes from."),
+    exported_at=text("When."),
+    groups=rows("The groups.", _GROUP),
+    optional=("cluster_id", "exported_at"),
+)
+
+
+@frozen
+class SavedOffset:
+    """An offset in a file."""
+
+    offset: int
+    metadata: str = ""
+
+
+Saved = Mapping[str, Mapping[TopicPartition, SavedOffset]]
+
+
+def write_offsets(groups: Saved, cluster_id: str | None, at_ms: int) -> str:
+    """
+    The text of a file.
+
+    :param at_ms: now.
+    """
+    told: dict[str, Any] = {"format": FORMAT, "version": VERSION}
+    if cluster_id is not None:
+        told["cluster_id"] = cluster_id
+    told["exported_at"] = datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    # A line for each offset: what is edited by hand, or compared, is read by lines.
+    lines = [json.dumps(told, ensure_ascii=False)[:-1] + ', "groups": [']
+    lines.append(",\n".join(_group_text(group_id, offsets) for group_id, offsets in groups.items()))
+    lines.append("]}")
+    return "\n".join(line for line in lines if line) + "\n"
+
+
+def _group_text(group_id: str, offsets: Mapping[TopicPartition, SavedOffset]) -> str:
+    rows_ = [
+        "  "
+        + json.dumps(
+            {"topic": at.topic, "partition": at.partition, "offset": saved.offset, "metadata": saved.metadata},
+            ensure_ascii=False,
+        )
+        for at, saved in offsets.items()
+    ]
+    head = f' {{"group": {json.dumps(group_id, ensure_ascii=False)}, "offsets": ['
+    return head + ("\n" + ",\n".join(rows_) if rows_ else "") + "]}"
+
+
+def read_offsets(data: bytes, name: str) -> dict[str, dict[TopicPartition, SavedOffset]]:
+    """
+    What is in a file.
+
+    :param name: what it is called, for errors.
+    :raise LogbusError: it is not such a file; says where, and what would be right.
+    """
+    try:
+        value = strictjson.loads(data)
+    except ValueError as e:
+        raise LogbusError(f"{name}: {str(e).replace('the body', 'it')}") from None
+    if isinstance(value, dict) and value.get("format") == FORMAT and value.get("version") != VERSION:
+        raise LogbusError(f"{name}: version {value.get('version')!r} of the format is not known; {VERSION} is")
+    wrong = [fault for fault, _ in zip(faults(_FILE, value, "$"), range(_MAX_FAULTS), strict=False)]
+    if wrong:
+        raise LogbusError(f"{name}: {'; '.join(wrong)}")
+    found: dict[str, dict[TopicPartition, SavedOffset]] = {}
+    for number, group in enumerate(value["groups"]):
+        if group["group"] in found:
+            raise LogbusError(f"{name}: $.groups[{number}].group is {group['group']!r}, which is there already")
+        found[group["group"]] = _read_group(group["offsets"], f"{name}: $.groups[{number}].offsets")
+    return found
+
+
+def _read_group(offsets: Sequence[Mapping[str, Any]], where: str) -> dict[TopicPartition, SavedOffset]:
+    found: dict[TopicPartition, SavedOffset] = {}
+    for number, each in enumerate(offsets):
+        partition = TopicPartition(each["topic"], each["partition"])
+        if partition in found:
+            raise LogbusError(f"{where}[{number}] is for {partition}, which is there already")
+        found[partition] = SavedOffset(each["offset"], each.get("metadata", ""))
+    return found

@@ -1,0 +1,204 @@
+"""
+Offsets of groups, moved: which partitions, from where to where, and the writing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from logbus.cli.goals import Change, Goal, Span, To, aim
+from logbus.cli.lags import bounds, member_count
+from logbus.cli.output import print_json, print_table
+from logbus.cli.running import CommandFailed
+from logbus.cli.topics import finish
+from logbus.client.admin import AdminClient
+from logbus.client.groups import CommittedOffset
+from logbus.client.offsets import EARLIEST, LATEST
+from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.model import TopicPartition
+
+Committed = Mapping[TopicPartition, CommittedOffset]
+
+
+@frozen
+class Plan:
+    """
+    What is to be written for one group.
+
+    :ivar is_new: there is no such group yet.
+    """
+
+    group_id: str
+    is_new: bool
+    changes: Sequence[Change]
+
+
+async def committed(admin: AdminClient, group_ids: Sequence[str]) -> dict[str, Committed]:
+    """
+    What groups have committed.
+
+    :raise CommandFailed: the offsets of one cannot be had.
+    """
+    found: dict[str, Committed] = {}
+    errors: dict[object, ApiError | None] = {}
+    for group_id, offsets in (await admin.list_group_offsets(group_ids)).items():
+        if isinstance(offsets, ApiError):
+            errors[group_id] = offsets
+            continue
+        errors.update((each, at) for each, at in offsets.items() if isinstance(at, ApiError))
+        found[group_id] = {each: at for each, at in offsets.items() if not isinstance(at, ApiError)}
+    finish(errors)
+    return found
+
+
+async def idle(admin: AdminClient, group_ids: Sequence[str]) -> set[str]:
+    """
+    Those groups that are there, once it is sure that none is in use.
+
+    :raise CommandFailed: one has members: they would commit over what is written, and not see it.
+    """
+    answers = await admin.describe_groups(group_ids)
+    busy = [
+        f"group {each.group_id!r} is {each.state} with {member_count(each)}; stop its consumers first"
+        for each in answers.values()
+        if not isinstance(each, ApiError) and each.is_active
+    ]
+    if busy:
+        raise CommandFailed("; ".join(busy))
+    there = {each.group_id for each in answers.values() if not isinstance(each, ApiError)}
+    finish(
+        {
+            name: each if isinstance(each, ApiError) and each.code is not ErrorCode.GROUP_ID_NOT_FOUND else None
+            for name, each in answers.items()
+        }
+    )
+    return there
+
+
+async def in_scope(admin: AdminClient, scopes: Sequence[tuple[str, tuple[int, ...] | None]]) -> list[TopicPartition]:
+    """
+    The partitions that were named.
+
+    :param scopes: topics, each with the numbers of its partitions; None: all.
+    :raise CommandFailed: a topic or partition is not there.
+    """
+    topics = await admin.describe_topics(dict.fromkeys(topic for topic, _ in scopes))
+    finish({name: each if isinstance(each, ApiError) else None for name, each in topics.items()})
+    found: dict[TopicPartition, None] = {}
+    for name, numbers in scopes:
+        topic = topics[name]
+        assert not isinstance(topic, ApiError)
+        for number in topic.partitions if numbers is None else numbers:
+            if number not in topic.partitions:
+                raise CommandFailed(_no_partition(TopicPartition(name, number), len(topic.partitions)))
+            found[TopicPartition(name, number)] = None
+    return list(found)
+
+
+async def check_existing(admin: AdminClient, partitions: Iterable[TopicPartition]) -> None:
+    """
+    See that partitions are there.
+
+    :raise CommandFailed: names all that are not.
+    """
+    there = {topic.name: len(topic.partitions) for topic in await admin.list_topics(internal=True)}
+    missing: dict[str, None] = {}
+    for each in partitions:
+        if each.topic not in there:
+            missing[f"there is no topic {each.topic!r}"] = None
+        elif each.partition >= there[each.topic]:
+            missing[_no_partition(each, there[each.topic])] = None
+    if missing:
+        raise CommandFailed("; ".join(missing))
+
+
+async def plan(
+    admin: AdminClient, goals: Mapping[str, Mapping[TopicPartition, tuple[Goal, str]]], there: set[str]
+) -> list[Plan]:
+    """
+    What is to become of the offsets of groups.
+
+    :param goals: where each is to go, and what metadata it is to have; all of one kind, and with one time.
+    :param there: the groups that exist.
+    :raise CommandFailed: a goal cannot be reached.
+    """
+    wanted = list(dict.fromkeys(partition for each in goals.values() for partition in each))
+    times = {goal.value for each in goals.values() for goal, _ in each.values() if goal.to is To.TIME}
+    starts, ends = await bounds(admin, wanted, EARLIEST), await bounds(admin, wanted, LATEST)
+    at_time = await bounds(admin, wanted, times.pop()) if times else dict.fromkeys(wanted, -1)
+    spans: dict[TopicPartition, Span] = {}
+    for partition in wanted:
+        start, end, at = starts[partition], ends[partition], at_time[partition]
+        if start is None or end is None or at is None:
+            raise CommandFailed(f"{partition} has no leader that tells its offsets")
+        spans[partition] = Span(start, end, at)
+    now = await committed(admin, list(goals))
+    plans = []
+    for group_id, theirs in goals.items():
+        changes = []
+        for partition, (goal, metadata) in sorted(theirs.items(), key=lambda each: each[0]):
+            old = now[group_id].get(partition)
+            try:
+                changes.append(aim(partition, goal, None if old is None else old.offset, spans[partition], metadata))
+            except LogbusError as e:
+                raise CommandFailed(f"group {group_id!r}: {e}") from None
+        plans.append(Plan(group_id, group_id not in there, changes))
+    return plans
+
+
+async def write(admin: AdminClient, plans: Iterable[Plan]) -> None:
+    """
+    Have it so.
+
+    :raise CommandFailed: the broker refuses some; the others are written.
+    """
+    refused: dict[object, ApiError | None] = {}
+    for each in plans:
+        offsets = {change.partition: CommittedOffset(change.new, -1, change.metadata) for change in each.changes}
+        answers = await admin.alter_group_offsets(each.group_id, offsets) if offsets else {}
+        # The same sentence for many partitions is said once.
+        refused.update((error.message, error) for error in answers.values() if error is not None)
+    finish(refused)
+
+
+def show(plans: Sequence[Plan], executed: bool, as_json: bool) -> None:
+    """Print what is, or would be, written."""
+    if as_json:
+        print_json([_as_json(each, executed) for each in plans])
+        return
+    rows = [
+        [each.group_id, *change.partition, change.old, change.new, change.note]
+        for each in plans
+        for change in each.changes
+    ]
+    print_table(["group", "topic", "partition", "old", "new", "note"], rows)
+    for each in plans:
+        if each.is_new:
+            print(f"There {'was' if executed else 'is'} no group {each.group_id!r}; it begins with these offsets.")
+    if not executed:
+        print("Nothing is written yet: --execute writes it.")
+
+
+def _as_json(plan: Plan, executed: bool) -> dict[str, Any]:
+    return {
+        "group": plan.group_id,
+        "new": plan.is_new,
+        "executed": executed,
+        "offsets": [
+            {
+                "topic": each.partition.topic,
+                "partition": each.partition.partition,
+                "old": each.old,
+                "new": each.new,
+                "note": each.note or None,
+            }
+            for each in plan.changes
+        ],
+    }
+
+
+def _no_partition(partition: TopicPartition, count: int) -> str:
+    return f"topic {partition.topic!r} has no partition {partition.partition}; it has 0 to {count - 1}"
