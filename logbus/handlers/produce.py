@@ -19,6 +19,7 @@ from logbus.cluster.replicas import Replica, Replicas
 from logbus.errors import ApiError, ErrorCode, ProtocolError, RecordsRefused, StorageError
 from logbus.handlers.routing import Answer, serves
 from logbus.net.context import RequestContext
+from logbus.storage.log import Appended
 from logbus.wire.connection import Request
 from logbus.wire.messages.records import (
     BatchIndexAndErrorMessage,
@@ -26,14 +27,16 @@ from logbus.wire.messages.records import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
+from logbus.wire.produced import FIRST, LAST, produced
 
 ALL = -1
 #: The first version whose readers know zstd (KIP-110).
 ZSTD_VERSION = 7
 
-Appended = tuple[PartitionProduceResponse, Replica]
+Written = tuple[PartitionProduceResponse, Replica]
 
 
 @define(eq=False)
@@ -59,9 +62,17 @@ class ProduceHandlers:
     def produce(self, context: RequestContext, request: Request) -> Answer:
         message: ProduceRequest = request.message
         acks = message.acks
+        if (
+            acks == 1
+            and len(message.topic_data) == 1
+            and len(message.topic_data[0].partition_data) == 1
+            and FIRST <= request.api_version <= LAST
+            and message.transactional_id is None
+        ):
+            return self._produce_one(message.topic_data[0], request.api_version)
         problem = self._problem(message)
         now_ms = int(self._wall_clock() * 1000)
-        written: list[Appended] = []
+        written: list[Written] = []
         topics = []
         failed: ApiError | None = None
         for topic in message.topic_data:
@@ -70,7 +81,13 @@ class ProduceHandlers:
                 try:
                     if problem is not None:
                         raise problem
-                    answer, replica = self._append(topic.name, data, now_ms, request.api_version)
+                    replica, appended = self._append(topic.name, data, now_ms, request.api_version)
+                    answer = PartitionProduceResponse(
+                        index=data.index,
+                        base_offset=appended.base_offset,
+                        log_append_time_ms=appended.log_append_time,
+                        log_start_offset=appended.log_start_offset,
+                    )
                     written.append((answer, replica))
                 except ApiError as e:
                     failed = e
@@ -88,6 +105,19 @@ class ProduceHandlers:
             return self._when_durable(response, written, message.timeout_ms)
         return response
 
+    def _produce_one(self, topic: TopicProduceData, version: int) -> Answer:
+        """The usual request: one batch, and nobody waits for it to be durable."""
+        data = topic.partition_data[0]
+        try:
+            _, appended = self._append(topic.name, data, int(self._wall_clock() * 1000), version)
+        except ApiError as e:
+            self.refused += 1
+            answers = [refusal(data.index, e)]
+            return ProduceResponse(responses=[TopicProduceResponse(name=topic.name, partition_responses=answers)])
+        return produced(
+            topic.name, data.index, appended.base_offset, appended.log_append_time, appended.log_start_offset
+        )
+
     def _problem(self, message: ProduceRequest) -> ApiError | None:
         """What is wrong with the whole request."""
         if message.acks not in (0, 1, ALL):
@@ -96,14 +126,14 @@ class ProduceHandlers:
             return ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not served by this broker")
         return None
 
-    def _append(self, topic: str, data: PartitionProduceData, now_ms: int, version: int) -> Appended:
+    def _append(self, topic: str, data: PartitionProduceData, now_ms: int, version: int) -> tuple[Replica, Appended]:
         if topic in self._internal_topics:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write to the internal topic {topic}")
         records = data.records
         if records is None:
             raise ApiError(ErrorCode.INVALID_RECORD, f"no record batch for {topic}-{data.index}")
         try:
-            replica = self._replicas.leader(topic, data.index)
+            replica = self._replicas.get(topic, data.index)
             appended = replica.append(records, now_ms, version >= ZSTD_VERSION)
         except StorageError as e:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e)) from e
@@ -115,15 +145,9 @@ class ProduceHandlers:
         self.batches += 1
         self.bytes_written += appended.size
         self.records += appended.last_offset - appended.base_offset + 1
-        answer = PartitionProduceResponse(
-            index=data.index,
-            base_offset=appended.base_offset,
-            log_append_time_ms=appended.log_append_time,
-            log_start_offset=appended.log_start_offset,
-        )
-        return answer, replica
+        return replica, appended
 
-    def _when_durable(self, response: ProduceResponse, written: list[Appended], timeout_ms: int) -> Answer:
+    def _when_durable(self, response: ProduceResponse, written: list[Written], timeout_ms: int) -> Answer:
         """The response, once everything in it is durable on all in-sync replicas."""
         waiting: list[tuple[PartitionProduceResponse, Deferred[None]]] = []
         for answer, replica in written:

@@ -256,7 +256,8 @@ class KafkaServerProtocol(Protocol):
                 if request.client_id != context.client_id:
                     context = self.context = evolve(context, client_id=request.client_id)
                 answer = router(context, request)
-                if isinstance(answer, Deferred):
+                # Bytes are asked for first: Deferred is an abstract class, and to ask for those takes long.
+                if answer.__class__ is not bytes and isinstance(answer, Deferred):
                     self._wait(request, answer)
                 elif answer is None:
                     pass

@@ -154,7 +154,10 @@ class ServerConnection:
         :param response: the API's response message; or ``bytes``, a body already encoded at ``request.api_version``.
         """
         codec = request._codec
-        body: Parts = [response] if isinstance(response, bytes) else codec.encode(response)
+        if isinstance(response, bytes):
+            pack, extra = (_pack_tagged_response_head, 5) if codec.tagged_response else (_pack_response_head, 4)
+            return [pack(len(response) + extra, request.correlation_id) + response]
+        body: Parts = codec.encode(response)
         size = len(body[0]) if len(body) == 1 else total_length(body)
         if codec.tagged_response:
             head = _pack_tagged_response_head(size + 5, request.correlation_id)

@@ -1,0 +1,26 @@
+"""
+The answer that nearly every small Produce gets, one batch of one topic written, spelt without a message being built.
+
+It says what :class:`~logbus.wire.messages.records.ProduceResponse` with these fields would.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from logbus.wire.encoding import string_length
+
+FIRST = 9
+LAST = 12
+"""The versions at which the answer has this form: flexible, and topics have names."""
+
+# Partitions (one, compact), index, no error, three numbers, no record errors; then no message, no tags of partition
+# and topic, no throttling, no tags.
+_pack = Struct(">Bi2xqqqB3x5x").pack
+
+
+def produced(topic: str, index: int, base_offset: int, log_append_time_ms: int, log_start_offset: int) -> bytes:
+    """The body of a Produce response for one batch that was written, at the versions :data:`FIRST` to :data:`LAST`."""
+    name = topic.encode()
+    head = b"\x02" + string_length(len(name) + 1) + name
+    return head + _pack(2, index, base_offset, log_append_time_ms, log_start_offset, 1)
