@@ -7,6 +7,7 @@ Parts start in this order, each awaited before the next, and stop in reverse::
     metastore   open the session, learn the cluster's id
     listeners   bind the ports; who connects waits
     membership  register, with the ports as bound
+    groups      begin to look for stale offsets
     controller  get elected, announce who leads what
     serving     accept connections, once the announcement is applied here
 """
@@ -44,17 +45,10 @@ from logbus.config import ConfigView, TopicConfig, keys
 from logbus.config.table import TOPIC_KEYS
 from logbus.config.unenforced import refuse_unenforced_settings
 from logbus.config.view import usable_broker_overrides, usable_topic_overrides
+from logbus.coordination.groups import GroupCoordinator
+from logbus.coordination.internaltopics import InternalTopics
+from logbus.coordination.upkeep import Upkeep
 from logbus.errors import ApiError, ErrorCode, StorageError
-from logbus.handlers.configs import ConfigHandlers
-from logbus.handlers.fetch import FetchHandlers
-from logbus.handlers.fetch_sessions import FetchSessions
-from logbus.handlers.metadata import MetadataHandlers
-from logbus.handlers.offsets import OffsetHandlers
-from logbus.handlers.produce import ProduceHandlers
-from logbus.handlers.producers import ProducerHandlers
-from logbus.handlers.routing import Router, VersionRange
-from logbus.handlers.topics import TopicHandlers
-from logbus.handlers.versions import VersionHandlers
 from logbus.ilogbus import IBroker, IProtocolPlugin, Listener
 from logbus.instruments import instrument
 from logbus.listening import Listening
@@ -69,15 +63,12 @@ from logbus.net.metrics import NetMetrics
 from logbus.net.protocol import KafkaServerFactory
 from logbus.protocols import protocol_plugins
 from logbus.records.batch import Record, encode_batch, iter_records
+from logbus.routes import INTERNAL_TOPICS, routes
 from logbus.services import OrderedService
 from logbus.settings import cleaner_settings, connection_limits, request_memory, storage_settings
 from logbus.storage.disk import disks_at
 from logbus.storage.manager import LogManager
 from logbus.storage.policies import delete_policy
-from logbus.wire.releases import advertised_table
-
-#: Topics that only brokers write to.
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 METADATA_FILE = "metadata.db"
 
@@ -195,7 +186,14 @@ class Broker(OrderedService):
         self._budget = RequestBudget(request_memory(config), self.net_metrics)
         self._ledger = ConnectionLedger(self._limits)
         self._complaints = Complaints(reactor.seconds)
-        self.router = self._routes(release)
+        self.group_coordinator = GroupCoordinator(
+            self.replicas, self.metadata, config, reactor, lambda: int(wall_clock() * 1000), self.random
+        )
+        self.replicas.listeners.append(self.group_coordinator)
+        self.upkeep = Upkeep(self.group_coordinator)
+        self.metadata.when_removed(self.upkeep.forget_topics)
+        self.internal_topics = InternalTopics(self.metadata, self.topic_admin, config)
+        self.router, self.produce_handlers, self.fetch_handlers = routes(self, release)
         backlog = config.get(keys.SOCKET_LISTEN_BACKLOG_SIZE)
         self._listening = Listening(
             reactor, self, protocol_plugins() if plugins is None else plugins, listeners, backlog
@@ -203,42 +201,6 @@ class Broker(OrderedService):
         self._next_partition: dict[str, int] = {}
         config.subscribe(TOPIC_KEYS.values(), lambda view: self._reconfigure_topics())
         self._compose()
-
-    def _routes(self, release: str | None) -> Router:
-        """Every handler, with what it needs."""
-        self.produce_handlers = ProduceHandlers(self.replicas, self.reactor, self.wall_clock, INTERNAL_TOPICS)
-        sessions = FetchSessions(
-            self.replicas,
-            self.reactor.seconds,
-            self.random,
-            self.config.get(keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS),
-        )
-        self.fetch_handlers = FetchHandlers(
-            self.reader, self.replicas, self.metadata, sessions, self.config.get(keys.FETCH_MAX_BYTES)
-        )
-        advertised: dict[int, VersionRange] = {}
-        router = Router()
-        router.add(
-            [
-                VersionHandlers(advertised),
-                MetadataHandlers(
-                    self.metadata,
-                    self.topic_admin,
-                    INTERNAL_TOPICS,
-                    lambda: self.config.get(keys.AUTO_CREATE_TOPICS_ENABLE),
-                ),
-                self.produce_handlers,
-                self.fetch_handlers,
-                OffsetHandlers(self.replicas),
-                TopicHandlers(
-                    self.topic_admin, self.metadata, self.config, lambda: self.config.get(keys.DELETE_TOPIC_ENABLE)
-                ),
-                ConfigHandlers(self.config, self.metadata, self.topic_admin),
-                ProducerHandlers(self.producer_ids),
-            ]
-        )
-        advertised.update(advertised_table(release, router.served))
-        return router
 
     # Start and stop.
 
@@ -250,6 +212,7 @@ class Broker(OrderedService):
             _Part("metastore", self._open_store, self.store.close),
             _Part("listeners", self._bind, self._listening.close),
             _Part("membership", self.membership.register, self.membership.unregister),
+            _Part("groups", self.upkeep.start, self.upkeep.stop),
             _Part("controller", self._start_controller, self.controller.stop),
             _Part("serving", self._serve, self._drain),
         ):
@@ -310,9 +273,14 @@ class Broker(OrderedService):
         async def drained() -> None:
             self._ready = False
             await self._listening.close()
-            await self._listening.drain(self.purgatory.release)
+            await self._listening.drain(self._release)
 
         return Deferred.fromCoroutine(drained())
+
+    def _release(self) -> None:
+        """Answer whoever waits for something that may take long."""
+        self.purgatory.release()
+        self.group_coordinator.stop()
 
     def not_ready(self) -> list[str]:
         """Why clients should not be sent here now; empty when they may."""

@@ -44,7 +44,7 @@ class ClusterMetadata:
     version: int = field(default=0, init=False)
     _by_id: dict[UUID, TopicImage] = field(factory=dict, init=False)
     _subscribers: list[Callable[[], None]] = field(factory=list, init=False)
-    _removal_subscribers: list[Callable[[str], None]] = field(factory=list, init=False)
+    _removal_subscribers: list[Callable[[Sequence[str]], None]] = field(factory=list, init=False)
     _gone: list[str] = field(factory=list, init=False)
     _changing: bool = field(default=False, init=False)
     _log = Logger()
@@ -87,10 +87,10 @@ class ClusterMetadata:
 
         return unsubscribe
 
-    def when_removed(self, removed: Callable[[str], None]) -> None:
+    def when_removed(self, removed: Callable[[Sequence[str]], None]) -> None:
         """
-        Call ``removed`` with the name of each topic that is gone, after the change; a topic of that name may be there
-        again, with another id.
+        Call ``removed`` with the names of the topics that are gone, after the change; topics of those names may be
+        there again, with other ids.
         """
         self._removal_subscribers.append(removed)
 
@@ -129,7 +129,9 @@ class ClusterMetadata:
             self._changing = False
             self.version += 1
         gone, self._gone = self._gone, []
-        removals = [partial(removed, name) for removed in self._removal_subscribers for name in gone]
+        removals: list[Callable[[], None]] = []
+        if gone:
+            removals = [partial(removed, gone) for removed in self._removal_subscribers]
         for changed in [*removals, *self._subscribers]:
             try:
                 changed()

@@ -4,7 +4,7 @@ What one group has committed, and when that expires. Pure: it makes the records,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from attrs import define, field
@@ -87,9 +87,9 @@ class GroupOffsets:
         wanted = self._committed if partitions is None else [one for one in partitions if one in self._committed]
         return [(OffsetCommitKey(group=self.group_id, topic=topic, partition=number), None) for topic, number in wanted]
 
-    def of_topic(self, topic: str) -> list[TopicPartition]:
-        """The partitions of a topic that have an offset."""
-        return [partition for partition in self._committed if partition.topic == topic]
+    def of_topics(self, topics: Collection[str]) -> list[TopicPartition]:
+        """The partitions of some topics that have an offset."""
+        return [partition for partition in self._committed if partition.topic in topics]
 
     def expired(self, group: Group | None, now_ms: int, retention_ms: int) -> Iterator[TopicPartition]:
         """

@@ -53,12 +53,14 @@ class MetadataHandlers:
     Answers are kept encoded until the metadata changes: clients ask the same few questions all the time.
 
     :param auto_create: whether a topic that is asked for is created (``auto.create.topics.enable``).
+    :param plan: what it is like then.
     """
 
     _metadata: ClusterMetadata
     _topics: TopicAdmin
     _internal_topics: frozenset[str]
     _auto_create: Callable[[], bool]
+    _plan: Callable[[str], NewTopic] = NewTopic
     _cached: dict[CacheKey, bytes] = field(factory=dict, init=False)
     _cached_version: int = field(default=-1, init=False)
 
@@ -105,7 +107,7 @@ class MetadataHandlers:
 
     async def _create(self, context: RequestContext, names: Sequence[str], missing: Sequence[str]) -> MetadataResponse:
         """Create what is missing, and answer when it can be written to: clients retry too eagerly otherwise."""
-        wanted = [NewTopic(name) for name in missing if topic_name_problem(name) is None]
+        wanted = [self._plan(name) for name in missing if topic_name_problem(name) is None]
         results = await for_all(wanted, self._topics.create_topics(wanted, timeout_ms=CREATE_TIMEOUT_MS))
         failed = {
             topic.name: result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -51,17 +52,17 @@ class MetadataTests(SynchronousTestCase):
         self.assertEqual(self.metadata.topics, {})
 
     def test_whoever_mourns_topics(self) -> None:
-        """Is told the name of each that goes, after the change; also when another of the name takes its place."""
-        told: list[tuple[str, bool]] = []
-        self.metadata.when_removed(lambda name: told.append((name, name in self.metadata.topics)))
+        """Is told the names of those that go, after the change; also when another of the name takes its place."""
+        told: list[tuple[Sequence[str], bool]] = []
+        self.metadata.when_removed(lambda names: told.append((names, "t" in self.metadata.topics)))
         self.make("t", OLD, 3)
         self.assertEqual(told, [])
         self.make("t", NEW, 1)
-        self.assertEqual(told, [("t", True)])
+        self.assertEqual(told, [(["t"], True)])
         with self.metadata.changing() as metadata:
             metadata.remove_topic("t")
             metadata.remove_topic("u")
-        self.assertEqual(told[1:], [("t", False)])
+        self.assertEqual(told[1:], [(["t"], False)])
 
     def test_gaps(self) -> None:
         """Partitions come in order."""

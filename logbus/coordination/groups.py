@@ -1,0 +1,341 @@
+"""
+The group coordinator: which groups are here, and what has to happen to them without being asked.
+
+One shard for each partition of ``__consumer_offsets`` that this broker leads. A shard is read from the log when the
+leadership begins and forgotten when it ends; meanwhile its groups are objects in memory that say what must be written
+before anybody is told.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from random import Random
+from uuid import UUID
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from logbus.cluster.icluster import ILeadershipListener
+from logbus.cluster.metadata import ClusterMetadata
+from logbus.cluster.replicas import Replicas
+from logbus.config import ConfigView, keys
+from logbus.coordination.group import ClassicGroup
+from logbus.coordination.igroup import Change, Group
+from logbus.coordination.offsets import CommittedOffset
+from logbus.coordination.placement import partition_for
+from logbus.coordination.replay import Replay
+from logbus.coordination.requests import GroupSettings
+from logbus.coordination.shard import Alarm, Shard
+from logbus.coordination.statelog import StateLog
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
+from logbus.records.compression import Codec
+from logbus.timers import Timers
+from logbus.wire.messages.group_log import GroupMetadataValue
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+GROUPS_A_TURN = 100
+"""How many groups are dealt with before the reactor gets a turn."""
+
+MAX_CLIENT_ID = 1000
+"""How much of a client's name goes into the ids of its members: a record holds 32 kB of text, and Kafka all of it."""
+
+
+@define
+class CoordinatorMetrics:
+    """
+    What happened so far.
+
+    :ivar commits: offsets committed.
+    :ivar expired: offsets forgotten for their age.
+    :ivar loads: partitions read back; ``load_seconds`` is what that took, ``damaged`` how much was passed over.
+    """
+
+    commits: int = 0
+    expired: int = 0
+    loads: int = 0
+    load_seconds: float = 0.0
+    damaged: int = 0
+
+
+@implementer(ILeadershipListener)
+@define(eq=False)
+class GroupCoordinator:
+    """
+    All groups that this broker coordinates.
+
+    :param wall_ms: ms since 1970.
+    :ivar shards: by partition of the internal topic.
+    """
+
+    _replicas: Replicas
+    _metadata: ClusterMetadata
+    config: ConfigView
+    clock: IReactorTime
+    wall_ms: Callable[[], int]
+    _random: Random
+    shards: dict[int, Shard] = field(factory=dict, init=False)
+    metrics: CoordinatorMetrics = field(factory=CoordinatorMetrics, init=False)
+    _timers: Timers = field(init=False)
+    _stopped: bool = field(default=False, init=False)
+    _log = Logger()
+
+    @_timers.default
+    def _one_timer(self) -> Timers:
+        return Timers(self.clock)
+
+    # Looking up.
+
+    def partition_of(self, group_id: str) -> int:
+        """The partition that holds a group, of those there are or will be."""
+        topic = self._metadata.topic(OFFSETS_TOPIC)
+        count = len(topic.partitions) if topic is not None else self.config.get(keys.OFFSETS_TOPIC_NUM_PARTITIONS)
+        return partition_for(group_id, count)
+
+    def shard_of(self, group_id: str) -> Shard:
+        """
+        The shard that a group is in, or would be.
+
+        :raise ApiError: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        if self._stopped:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
+        number = self.partition_of(group_id)
+        shard = self.shards.get(number)
+        if shard is None:
+            raise ApiError(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC}-{number} is not led by this broker")
+        if shard.loading:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{OFFSETS_TOPIC}-{number} is being read")
+        return shard
+
+    @property
+    def loading(self) -> bool:
+        """Whether some groups are not known yet."""
+        return any(shard.loading for shard in self.shards.values())
+
+    def active_shards(self) -> Iterator[Shard]:
+        """Those that are loaded."""
+        return (shard for shard in list(self.shards.values()) if not shard.loading)
+
+    def groups(self) -> list[Group]:
+        """All groups, of the shards that are loaded."""
+        return [group for shard in self.active_shards() for group in shard.groups.values()]
+
+    def group(self, group_id: str) -> Group | None:
+        """
+        A group, if there is one of that name.
+
+        :raise ApiError: as :meth:`shard_of`.
+        """
+        return self.shard_of(group_id).groups.get(group_id)
+
+    def committed(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
+        """
+        What a group has committed; nothing if there is no such group. Read only.
+
+        :raise ApiError: as :meth:`shard_of`.
+        """
+        offsets = self.shard_of(group_id).offsets.get(group_id)
+        return {} if offsets is None else offsets.committed
+
+    def states(self) -> Counter[str]:
+        """How many groups are in which state."""
+        return Counter(group.state_name for group in self.groups())
+
+    # Making and forgetting groups.
+
+    def classic(self, shard: Shard, group_id: str) -> ClassicGroup:
+        """A new classic group; it is not in the shard yet."""
+        return ClassicGroup(
+            group_id,
+            self._settings,
+            partial(self._save, shard, group_id),
+            self._member_id,
+            self.wall_ms,
+            self.clock.seconds,
+        )
+
+    def restored(self, shard: Shard, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+        """A classic group as it was; its members' sessions begin anew."""
+        return ClassicGroup.restore(
+            self.clock.seconds(),
+            value,
+            group_id,
+            self._settings,
+            partial(self._save, shard, group_id),
+            self._member_id,
+            self.wall_ms,
+            self.clock.seconds,
+        )
+
+    def classic_group(self, shard: Shard, group_id: str) -> Group:
+        """The group of that name, made if there is none: call :meth:`touched` when it had its input."""
+        group = shard.groups.get(group_id)
+        if group is None:
+            group = shard.groups[group_id] = self.classic(shard, group_id)
+        return group
+
+    def touched(self, shard: Shard, group: Group) -> None:
+        """A group had some input: see to it when it is due, and forget it if there is nothing to remember."""
+        group_id = group.group_id
+        if shard.closed or shard.groups.get(group_id) is not group:
+            return
+        if group.is_dead and group_id not in shard.offsets:
+            self.forget(shard, group)
+            return
+        deadline = group.deadline
+        alarm = shard.alarms.get(group_id)
+        if alarm is not None:
+            # Too early does no harm: the group says then when it is really due. So a heartbeat moves no timer.
+            if deadline is not None and alarm.at <= deadline:
+                return
+            alarm.timer.cancel()
+            del shard.alarms[group_id]
+        if deadline is not None:
+            timer = self._timers.call_later(deadline - self.clock.seconds(), partial(self._due, shard, group))
+            shard.alarms[group_id] = Alarm(deadline, timer)
+
+    def forget(self, shard: Shard, group: Group) -> None:
+        """Drop a group; its tombstones are written, or there was nothing of it in the log."""
+        del shard.groups[group.group_id]
+        alarm = shard.alarms.pop(group.group_id, None)
+        if alarm is not None:
+            alarm.timer.cancel()
+        group.resign()
+
+    def _due(self, shard: Shard, group: Group) -> None:
+        del shard.alarms[group.group_id]
+        group.expire(self.clock.seconds())
+        self.touched(shard, group)
+
+    def _save(self, shard: Shard, group_id: str, change: Change, done: Callable[[ApiError | None], None]) -> None:
+        """Write a group's record for it."""
+        try:
+            durable = shard.save([change])
+        except ApiError as error:
+            done(error)
+            return
+        if durable.called:
+            # Within the call: whoever gave the group its input goes on to touched().
+            durable.addCallbacks(lambda _: done(None), lambda failure: done(_error_of(failure)))
+            return
+
+        def settled(error: ApiError | None) -> None:
+            done(error)
+            group = shard.groups.get(group_id)
+            if group is not None:
+                self.touched(shard, group)
+
+        durable.addCallbacks(lambda _: settled(None), lambda failure: settled(_error_of(failure)))
+        durable.addErrback(lambda failure: self._log.failure("group {group!r} failed", failure, group=group_id))
+
+    def _settings(self) -> GroupSettings:
+        get = self.config.get
+        return GroupSettings(
+            get(keys.GROUP_INITIAL_REBALANCE_DELAY_MS),
+            get(keys.GROUP_MIN_SESSION_TIMEOUT_MS),
+            get(keys.GROUP_MAX_SESSION_TIMEOUT_MS),
+            get(keys.GROUP_MAX_SIZE),
+        )
+
+    def _member_id(self, name: str) -> str:
+        return f"{name[:MAX_CLIENT_ID]}-{UUID(int=self._random.getrandbits(128), version=4)}"
+
+    # Leadership.
+
+    def leads(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        """See :meth:`.ILeadershipListener.leads`."""
+        if topic_partition.topic != OFFSETS_TOPIC or self._stopped:
+            return
+        get = self.config.get
+        log = StateLog(
+            self._replicas.get(*topic_partition),
+            self.clock,
+            self.wall_ms,
+            lambda: Codec(get(keys.OFFSETS_TOPIC_COMPRESSION_CODEC)),
+            lambda: get(keys.OFFSETS_COMMIT_TIMEOUT_MS),
+        )
+        shard = self.shards[topic_partition.partition] = Shard(topic_partition.partition, leader_epoch, log)
+        loading = Deferred.fromCoroutine(self._load(shard))
+        loading.addErrback(
+            lambda failure: self._log.failure("{partition} cannot be loaded", failure, partition=topic_partition)
+        )
+
+    def leads_no_more(self, topic_partition: TopicPartition) -> None:
+        """See :meth:`.ILeadershipListener.leads_no_more`."""
+        if topic_partition.topic == OFFSETS_TOPIC:
+            self._resign(topic_partition.partition)
+
+    def stop(self) -> None:
+        """Answer everybody who waits, and take no more requests: the broker is stopping."""
+        self._stopped = True
+        for number in list(self.shards):
+            self._resign(number)
+        self._timers.close()
+
+    def _resign(self, number: int) -> None:
+        shard = self.shards.pop(number, None)
+        if shard is None:
+            return
+        shard.closed = True
+        for alarm in shard.alarms.values():
+            alarm.timer.cancel()
+        for group in list(shard.groups.values()):
+            try:
+                group.resign()
+            except Exception:
+                self._log.failure("group {group!r} cannot be given up in order", group=group.group_id)
+
+    async def _load(self, shard: Shard) -> None:
+        began = self.clock.seconds()
+        replay = Replay(shard, self)
+        loaded = await shard.log.load(
+            replay.take_in, self.config.get(keys.OFFSETS_LOAD_BUFFER_SIZE), lambda: not shard.closed
+        )
+        self.metrics.damaged += loaded.skipped
+        for made, _ in enumerate(replay.finish(), 1):
+            if made % GROUPS_A_TURN == 0:
+                await deferLater(self.clock, 0)
+            if shard.closed:
+                return
+        if shard.closed:
+            return
+        shard.loading = False
+        for group in list(shard.groups.values()):
+            self.touched(shard, group)
+        seconds = self.clock.seconds() - began
+        self.metrics.loads += 1
+        self.metrics.load_seconds += seconds
+        if loaded.records or loaded.skipped:
+            self._log.info(
+                "{topic}-{partition}: {groups} groups with {offsets} offsets are back, of {records} records, "
+                "after {seconds:.3f} s",
+                topic=OFFSETS_TOPIC,
+                partition=shard.number,
+                groups=len(shard.groups),
+                offsets=sum(map(len, shard.offsets.values())),
+                records=loaded.records,
+                seconds=seconds,
+            )
+        if replay.passed_over:
+            self._log.info(
+                "{topic}-{partition}: records of kinds that are not known here were passed over: {kinds}",
+                topic=OFFSETS_TOPIC,
+                partition=shard.number,
+                kinds=replay.passed_over,
+            )
+
+
+def _error_of(failure: Failure) -> ApiError:
+    """Why a write failed, as a group is told."""
+    if isinstance(failure.value, ApiError):
+        return failure.value
+    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, failure.getErrorMessage())

@@ -1,0 +1,94 @@
+"""
+The topics that brokers keep their own state in: how they are made, when somebody first needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from logbus.cluster.metadata import ClusterMetadata
+from logbus.cluster.topicplans import NewTopic
+from logbus.cluster.topics import TopicAdmin
+from logbus.config import ConfigView, keys
+from logbus.coordination.groups import OFFSETS_TOPIC
+from logbus.errors import ApiError, ErrorCode
+
+CREATE_TIMEOUT_MS = 30_000
+
+
+@define(eq=False)
+class InternalTopics:
+    """
+    Makes an internal topic when it is missing. Those who need it at the same time wait for the same topic.
+    """
+
+    _metadata: ClusterMetadata
+    _topics: TopicAdmin
+    _config: ConfigView
+    _waiting: dict[str, list[Deferred[None]]] = field(factory=dict, init=False)
+    _log = Logger()
+
+    def plan(self, name: str) -> NewTopic:
+        """What a topic is to be like: an internal one as the configuration says, any other as topics are by default."""
+        plan = self._plans.get(name)
+        return NewTopic(name) if plan is None else plan()
+
+    @property
+    def _plans(self) -> Mapping[str, Callable[[], NewTopic]]:
+        return {OFFSETS_TOPIC: self._offsets}
+
+    def _offsets(self) -> NewTopic:
+        get = self._config.get
+        return NewTopic(
+            OFFSETS_TOPIC,
+            num_partitions=get(keys.OFFSETS_TOPIC_NUM_PARTITIONS),
+            # With fewer brokers than that the topic is made all the same: a single broker is a cluster.
+            replication_factor=min(get(keys.OFFSETS_TOPIC_REPLICATION_FACTOR), max(1, len(self._metadata.brokers))),
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(get(keys.OFFSETS_TOPIC_SEGMENT_BYTES)),
+            },
+        )
+
+    def ensure(self, name: str) -> Deferred[None]:
+        """
+        Fires as soon as the topic is served.
+
+        :raise ApiError: COORDINATOR_NOT_AVAILABLE: it cannot be made now.
+        """
+        done: Deferred[None] = Deferred()
+        waiting = self._waiting.get(name)
+        if waiting is not None:
+            waiting.append(done)
+        elif self._metadata.topic(name) is not None:
+            done.callback(None)
+        else:
+            self._waiting[name] = [done]
+            Deferred.fromCoroutine(self._make(name))
+        return done
+
+    async def _make(self, name: str) -> None:
+        refused: ApiError | None = None
+        try:
+            (outcome,) = await self._topics.create_topics([self.plan(name)], timeout_ms=CREATE_TIMEOUT_MS)
+            if isinstance(outcome, ApiError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                refused = outcome
+        except ApiError as error:
+            refused = error
+        except Exception as error:
+            self._log.failure("{topic} cannot be created", topic=name)
+            refused = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error))
+        for done in self._waiting.pop(name):
+            # Who asked may be gone.
+            if done.called:
+                continue
+            if refused is None:
+                done.callback(None)
+            else:
+                sentence = f"{name} cannot be created: {refused.message}"
+                done.errback(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, sentence))

@@ -1,0 +1,74 @@
+"""
+From the records of one partition back to its groups. Pure, but for the groups it has made.
+
+This is where a record's kind decides which sort of group it belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from attrs import define, field
+
+from logbus.coordination.igroup import Change, Group
+from logbus.coordination.records import UnknownKey, decode_change
+from logbus.coordination.shard import Shard
+from logbus.wire.messages.group_log import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
+
+
+class GroupMaker(Protocol):
+    """Makes the groups of a shard."""
+
+    def classic(self, shard: Shard, group_id: str) -> Group:
+        """A new classic group, without members."""
+
+    def restored(self, shard: Shard, group_id: str, value: GroupMetadataValue) -> Group:
+        """A classic group as it was; its members' sessions begin anew."""
+
+
+@define(eq=False)
+class Replay:
+    """
+    Takes in the records of a shard, oldest first; then makes its groups of what held last.
+
+    :ivar passed_over: records of kinds that are not known here, by the version of their keys.
+    """
+
+    shard: Shard
+    maker: GroupMaker
+    passed_over: dict[int, int] = field(factory=dict, init=False)
+    _classic: dict[str, GroupMetadataValue] = field(factory=dict, init=False)
+
+    def take_in(self, key: bytes | None, value: bytes | None) -> None:
+        """
+        One record.
+
+        :raise DecodeError: it cannot be understood.
+        """
+        change = decode_change(key, value)
+        if isinstance(change, UnknownKey):
+            self.passed_over[change.version] = self.passed_over.get(change.version, 0) + 1
+        else:
+            self._apply(change)
+
+    def _apply(self, change: Change) -> None:
+        key, value = change
+        if isinstance(key, OffsetCommitKey):
+            self.shard.apply(change)
+        elif isinstance(key, GroupMetadataKey):
+            if value is None:
+                self._classic.pop(key.group, None)
+            else:
+                self._classic[key.group] = value
+
+    def finish(self) -> Iterator[None]:
+        """Make the groups, one at each step. Who has committed offsets and nothing else is a group, too."""
+        groups = self.shard.groups
+        for group_id, value in self._classic.items():
+            groups[group_id] = self.maker.restored(self.shard, group_id, value)
+            yield
+        for group_id in self.shard.offsets:
+            if group_id not in groups:
+                groups[group_id] = self.maker.classic(self.shard, group_id)
+                yield

@@ -1,0 +1,104 @@
+"""
+One partition of ``__consumer_offsets`` that this broker leads, with the groups whose state is in it.
+
+What is appended here is in force from then on; whoever asked for it is told once it is durable. Should it get lost
+after all, the broker has lost the partition's disk, and with it the shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import define, field, frozen
+from twisted.internet.defer import Deferred, FirstError, gatherResults, succeed
+from twisted.python.failure import Failure
+
+from logbus.coordination.igroup import Change, Group
+from logbus.coordination.offsets import GroupOffsets
+from logbus.coordination.records import encode_change
+from logbus.coordination.statelog import StateLog
+from logbus.errors import ErrorCode
+from logbus.timers import Timer
+from logbus.wire.messages.group_log import OffsetCommitKey
+
+
+@frozen
+class Alarm:
+    """When a group is to be looked at next."""
+
+    at: float
+    timer: Timer
+
+
+@define(eq=False)
+class Shard:
+    """
+    The groups of one partition.
+
+    :ivar number: of the partition.
+    :ivar epoch: the leader epoch in which this broker took it over.
+    :ivar groups: by id: all that have members, a generation, or offsets.
+    :ivar offsets: by group id; none of them is empty.
+    :ivar loading: the records are not all read yet: requests must be tried again.
+    :ivar closed: the partition is no longer led from here.
+    """
+
+    number: int
+    epoch: int
+    log: StateLog
+    groups: dict[str, Group] = field(factory=dict, init=False)
+    offsets: dict[str, GroupOffsets] = field(factory=dict, init=False)
+    alarms: dict[str, Alarm] = field(factory=dict, init=False)
+    loading: bool = field(default=True, init=False)
+    closed: bool = field(default=False, init=False)
+
+    def save(self, changes: Sequence[Change], too_large: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> Deferred[None]:
+        """
+        Append changes as one batch, and let what they say of offsets hold.
+
+        :return: fires when they are durable.
+        :raise ApiError: see :meth:`.StateLog.append`; nothing has changed.
+        """
+        if not changes:
+            return succeed(None)
+        durable = self.log.append([encode_change(change) for change in changes], too_large)
+        for change in changes:
+            self.apply(change)
+        return durable
+
+    def save_all(self, changes: Sequence[Change]) -> Deferred[None]:
+        """
+        Append changes that need not stand together.
+
+        :return: fires when all of them are durable.
+        :raise ApiError: those that were appended hold, the rest does not.
+        """
+        waits = []
+        done = 0
+        for appended, durable in self.log.append_all([encode_change(change) for change in changes]):
+            for change in changes[done : done + len(appended)]:
+                self.apply(change)
+            done += len(appended)
+            waits.append(durable)
+        return gatherResults(waits, consumeErrors=True).addCallbacks(lambda _: None, _first)
+
+    def apply(self, change: Change) -> None:
+        """Let a change hold, if it is one of offsets: groups look after themselves."""
+        key, value = change
+        if not isinstance(key, OffsetCommitKey):
+            return
+        held = self.offsets.get(key.group)
+        if held is None:
+            if value is None:
+                return
+            held = self.offsets[key.group] = GroupOffsets(key.group)
+        held.apply(key, value)
+        if not held:
+            del self.offsets[key.group]
+
+
+def _first(failure: Failure) -> Failure:
+    """What failed first of several."""
+    failure.trap(FirstError)
+    found: Failure = failure.value.subFailure  # type: ignore[union-attr]
+    return found

@@ -1,0 +1,177 @@
+"""
+What makes groups and their offsets go: age, the end of a topic, and demand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.config import keys
+from logbus.coordination.groups import GROUPS_A_TURN, GroupCoordinator
+from logbus.coordination.igroup import Change, Group
+from logbus.coordination.shard import Shard
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
+
+
+@define(eq=False)
+class Upkeep:
+    """
+    Looks for stale offsets every ``offsets.retention.check.interval.ms``, and forgets those of deleted topics.
+    """
+
+    coordinator: GroupCoordinator
+    _next: IDelayedCall | None = field(default=None, init=False)
+    _round: Deferred[None] | None = field(default=None, init=False)
+    _stopped: bool = field(default=False, init=False)
+    _log = Logger()
+
+    def start(self) -> None:
+        """Begin the rounds."""
+        interval_ms = self.coordinator.config.get(keys.OFFSETS_RETENTION_CHECK_INTERVAL_MS)
+        self._next = self.coordinator.clock.callLater(interval_ms / 1000, self._begin)
+
+    def stop(self) -> None:
+        """End them."""
+        self._stopped = True
+        if self._next is not None and self._next.active():
+            self._next.cancel()
+
+    def _begin(self) -> None:
+        self._round = Deferred.fromCoroutine(self.expire())
+        self._round.addErrback(lambda failure: self._log.failure("the look for stale offsets failed", failure))
+        self._round.addCallback(lambda _: None if self._stopped else self.start())
+
+    async def expire(self) -> None:
+        """Forget what is too old, with turns for the reactor in between."""
+        left = GROUPS_A_TURN
+        for shard in list(self.coordinator.active_shards()):
+            for group_id in list(shard.groups):
+                if shard.closed or self._stopped:
+                    break
+                group = shard.groups.get(group_id)
+                if group is None:
+                    continue
+                try:
+                    self._expire(shard, group)
+                except ApiError as error:
+                    # It would be so for all others here: the next round tries again.
+                    self._log.warn(
+                        "offsets of group {group!r} cannot be expired: {error}", group=group_id, error=error.message
+                    )
+                    break
+                left -= 1
+                if left <= 0:
+                    await deferLater(self.coordinator.clock, 0)
+                    left = GROUPS_A_TURN
+
+    def _expire(self, shard: Shard, group: Group) -> None:
+        coordinator = self.coordinator
+        group_id = group.group_id
+        offsets = shard.offsets.get(group_id)
+        changes: list[Change] = []
+        if offsets is not None:
+            retention_ms = coordinator.config.get(keys.OFFSETS_RETENTION_MINUTES) * 60_000
+            changes += offsets.tombstones(list(offsets.expired(group, coordinator.wall_ms(), retention_ms)))
+            coordinator.metrics.expired += len(changes)
+            if changes:
+                self._log.info("{count} offsets of group {group!r} expired", count=len(changes), group=group_id)
+        # A deadline says that somebody is about to become a member.
+        over = group.is_empty and group.deadline is None and (offsets is None or len(offsets) == len(changes))
+        if over:
+            changes += group.tombstones()
+        if changes:
+            self._watch(group_id, shard.save_all(changes))
+        if over:
+            coordinator.forget(shard, group)
+
+    def forget_topics(self, topics: Sequence[str]) -> None:
+        """Topics were deleted: nobody can read on where they were. For :meth:`.ClusterMetadata.when_removed`."""
+        gone = frozenset(topics)
+        for shard in self.coordinator.active_shards():
+            changes = [
+                change for offsets in shard.offsets.values() for change in offsets.tombstones(offsets.of_topics(gone))
+            ]
+            if not changes:
+                continue
+            touched = {change[0].group for change in changes}
+            self._log.info(
+                "{count} offsets of {groups} groups go with topics {topics}",
+                count=len(changes),
+                groups=len(touched),
+                topics=", ".join(sorted({change[0].topic for change in changes})),
+            )
+            try:
+                self._watch("deleted topics", shard.save_all(changes))
+            except ApiError as error:
+                self._log.warn("offsets of deleted topics cannot be forgotten: {error}", error=error.message)
+            for group_id in touched:
+                group = shard.groups.get(group_id)
+                if group is not None:
+                    self.coordinator.touched(shard, group)
+
+    def _watch(self, what: str, durable: Deferred[None]) -> None:
+        def failed(failure: Failure) -> None:
+            self._log.warn(
+                "what was forgotten of {what!r} may come back: {error}", what=what, error=failure.getErrorMessage()
+            )
+
+        durable.addErrback(failed)
+
+    # On demand.
+
+    async def delete_group(self, group_id: str) -> None:
+        """
+        Forget a group and its offsets; done when that is durable.
+
+        :raise ApiError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, and as :meth:`.GroupCoordinator.shard_of`.
+        """
+        shard = self.coordinator.shard_of(group_id)
+        group = shard.groups.get(group_id)
+        if group is None:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+        group.check_deletable()
+        offsets = shard.offsets.get(group_id)
+        changes = [*(() if offsets is None else offsets.tombstones()), *group.tombstones()]
+        durable = shard.save_all(changes)
+        self.coordinator.forget(shard, group)
+        self._log.info("group {group!r} was deleted", group=group_id)
+        await durable
+
+    async def delete_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """
+        Forget what a group committed for some partitions; done when that is durable. What is not there is forgotten.
+
+        :return: what became of each: NONE, or GROUP_SUBSCRIBED_TO_TOPIC: members may be reading it.
+        :raise ApiError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (its members' protocol says nothing of topics), and as
+            :meth:`.GroupCoordinator.shard_of`.
+        """
+        shard = self.coordinator.shard_of(group_id)
+        group = shard.groups.get(group_id)
+        if group is None:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+        if not group.is_empty and group.protocol_type != "consumer":
+            raise ApiError(
+                ErrorCode.NON_EMPTY_GROUP,
+                f"group {group_id!r} has members of the protocol {group.protocol_type!r}: what they read is not known",
+            )
+        outcomes: dict[TopicPartition, ErrorCode] = {}
+        for partition in partitions:
+            used = not group.is_empty and group.is_subscribed_to(partition.topic)
+            outcomes[partition] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if used else ErrorCode.NONE
+        offsets = shard.offsets.get(group_id)
+        if offsets is not None:
+            free = [partition for partition, code in outcomes.items() if code is ErrorCode.NONE]
+            durable = shard.save_all(offsets.tombstones(free))
+            self.coordinator.touched(shard, group)
+            await durable
+        return outcomes

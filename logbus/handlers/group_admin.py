@@ -1,0 +1,121 @@
+"""
+Groups from outside: DescribeGroups, ListGroups, DeleteGroups.
+"""
+
+from __future__ import annotations
+
+from attrs import define
+
+from logbus.coordination.group import ClassicGroup
+from logbus.coordination.groups import GroupCoordinator
+from logbus.coordination.upkeep import Upkeep
+from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.routing import Answer, serves, task
+from logbus.net.context import RequestContext
+from logbus.wire.connection import Request
+from logbus.wire.messages.groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+
+# Bits by Kafka's numbers of operations (AclOperation), those that make sense for a group: read, delete, describe.
+GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8))
+#: DescribeGroups: the first version that says of a group that it is not there; before, it is "Dead".
+GROUP_ID_NOT_FOUND_VERSION = 6
+DEAD = "Dead"
+
+
+@define(eq=False)
+class GroupAdminHandlers:
+    """Serves what lists, shows and deletes groups."""
+
+    _coordinator: GroupCoordinator
+    _upkeep: Upkeep
+
+    @serves(15, 0, 6)
+    def describe_groups(self, context: RequestContext, request: Request) -> Answer:
+        message: DescribeGroupsRequest = request.message
+        groups = []
+        # What is asked twice is answered once: a name costs bytes, its members much more.
+        for group_id in dict.fromkeys(message.groups):
+            try:
+                described = self._described(group_id, request.api_version)
+            except ApiError as e:
+                described = DescribedGroup(
+                    group_id=group_id,
+                    error_code=e.code,
+                    error_message=e.message,
+                    group_state=DEAD if e.code is ErrorCode.GROUP_ID_NOT_FOUND else "",
+                )
+            if message.include_authorized_operations and not described.error_code:
+                described.authorized_operations = GROUP_OPERATIONS
+            groups.append(described)
+        return DescribeGroupsResponse(groups=groups)
+
+    def _described(self, group_id: str, version: int) -> DescribedGroup:
+        group = self._coordinator.group(group_id)
+        if not isinstance(group, ClassicGroup):
+            if version >= GROUP_ID_NOT_FOUND_VERSION:
+                other = "not classic" if group is not None else "not there"
+                raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"the group {group_id!r} is {other}")
+            return DescribedGroup(group_id=group_id, group_state=DEAD)
+        description = group.describe()
+        return DescribedGroup(
+            group_id=group_id,
+            group_state=description.state.value,
+            protocol_type=description.protocol_type,
+            protocol_data=description.protocol,
+            members=[
+                DescribedGroupMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    member_metadata=member.metadata,
+                    member_assignment=member.assignment,
+                )
+                for member in description.members
+            ],
+        )
+
+    @serves(16, 0, 5)
+    def list_groups(self, context: RequestContext, request: Request) -> Answer:
+        message: ListGroupsRequest = request.message
+        states = {state.lower() for state in message.states_filter}
+        types = {kind.lower() for kind in message.types_filter}
+        return ListGroupsResponse(
+            # What is known by then is listed all the same.
+            error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._coordinator.loading else ErrorCode.NONE,
+            groups=[
+                ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type,
+                    group_state=group.state_name,
+                    group_type=group.group_type.value,
+                )
+                for group in self._coordinator.groups()
+                if (not states or group.state_name.lower() in states) and (not types or group.group_type.value in types)
+            ],
+        )
+
+    @serves(42, 0, 2)
+    @task
+    async def delete_groups(self, context: RequestContext, request: Request) -> DeleteGroupsResponse:
+        message: DeleteGroupsRequest = request.message
+        results = []
+        for group_id in dict.fromkeys(message.groups_names):
+            result = DeletableGroupResult(group_id=group_id)
+            try:
+                await self._upkeep.delete_group(group_id)
+            except ApiError as e:
+                result.error_code = e.code
+            results.append(result)
+        return DeleteGroupsResponse(results=results)

@@ -1,0 +1,73 @@
+"""
+Every handler, with what it needs: the table from API to method.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logbus.config import keys
+from logbus.coordination.commits import Commits
+from logbus.coordination.groups import OFFSETS_TOPIC
+from logbus.handlers.configs import ConfigHandlers
+from logbus.handlers.coordinators import CoordinatorHandlers
+from logbus.handlers.fetch import FetchHandlers
+from logbus.handlers.fetch_sessions import FetchSessions
+from logbus.handlers.group_admin import GroupAdminHandlers
+from logbus.handlers.group_offsets import GroupOffsetHandlers
+from logbus.handlers.groups import GroupHandlers
+from logbus.handlers.metadata import MetadataHandlers
+from logbus.handlers.offsets import OffsetHandlers
+from logbus.handlers.produce import ProduceHandlers
+from logbus.handlers.producers import ProducerHandlers
+from logbus.handlers.routing import Router, VersionRange
+from logbus.handlers.topics import TopicHandlers
+from logbus.handlers.versions import VersionHandlers
+from logbus.wire.releases import advertised_table
+
+if TYPE_CHECKING:
+    from logbus.broker import Broker
+
+#: Topics that only brokers write to.
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state"})
+
+
+def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers, FetchHandlers]:
+    """
+    The table, and the handlers that count what they move.
+
+    :param release: advertise this Kafka release's versions; None: the default table.
+    """
+    config, metadata, replicas, topics = broker.config, broker.metadata, broker.replicas, broker.topic_admin
+    groups, upkeep = broker.group_coordinator, broker.upkeep
+    produce = ProduceHandlers(replicas, broker.reactor, broker.wall_clock, INTERNAL_TOPICS)
+    sessions = FetchSessions(
+        replicas, broker.reactor.seconds, broker.random, config.get(keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS)
+    )
+    fetch = FetchHandlers(broker.reader, replicas, metadata, sessions, config.get(keys.FETCH_MAX_BYTES))
+    advertised: dict[int, VersionRange] = {}
+    router = Router()
+    router.add(
+        [
+            VersionHandlers(advertised),
+            MetadataHandlers(
+                metadata,
+                topics,
+                INTERNAL_TOPICS,
+                lambda: config.get(keys.AUTO_CREATE_TOPICS_ENABLE),
+                broker.internal_topics.plan,
+            ),
+            produce,
+            fetch,
+            OffsetHandlers(replicas),
+            TopicHandlers(topics, metadata, config, lambda: config.get(keys.DELETE_TOPIC_ENABLE)),
+            ConfigHandlers(config, metadata, topics),
+            ProducerHandlers(broker.producer_ids),
+            CoordinatorHandlers(groups, broker.internal_topics, metadata),
+            GroupHandlers(groups),
+            GroupOffsetHandlers(groups, Commits(groups), upkeep, metadata, config),
+            GroupAdminHandlers(groups, upkeep),
+        ]
+    )
+    advertised.update(advertised_table(release, router.served))
+    return router, produce, fetch
