@@ -74,7 +74,7 @@ class ProduceHandlers:
         now_ms = int(self._wall_clock() * 1000)
         written: list[Written] = []
         topics = []
-        failed: ApiError | None = None
+        failed = ""
         for topic in message.topic_data:
             answers = []
             for data in topic.partition_data:
@@ -90,15 +90,15 @@ class ProduceHandlers:
                     )
                     written.append((answer, replica))
                 except ApiError as e:
-                    failed = e
+                    failed = f"{e.code.name}: {e.message}"
                     self.refused += 1
                     answer = refusal(data.index, e)
                 answers.append(answer)
             topics.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
         if acks == 0:
-            if failed is not None:
+            if failed:
                 # The client asked not to be answered: closing is the only way to tell it (as Kafka does).
-                raise ProtocolError(f"a produce request with acks=0 failed: {failed.code.name}: {failed.message}")
+                raise ProtocolError(f"a produce request with acks=0 failed: {failed}")
             return None
         response = ProduceResponse(responses=topics)
         if acks == ALL:

@@ -113,12 +113,16 @@ class File:
         try:
             write_fully(self._fd, position, parts)
         except OSError as error:
-            refused = refusal(error, f"append to {self.path}")
-            if refused is None:
-                raise disk.broken(error, f"write {self.path}") from error
-            self.truncate(position)
-            raise refused from error
+            raise self._not_written(error, position) from error
         self._hot_from = position - HOT
+
+    def _not_written(self, error: OSError, position: int) -> ApiError | StorageError:
+        # A method of its own: an error named in a frame of its traceback is a cycle, which keeps the file open.
+        refused = refusal(error, f"append to {self.path}")
+        if refused is None:
+            return self._disk.broken(error, f"write {self.path}")
+        self.truncate(position)
+        return refused
 
     def is_cold(self, position: int, length: int) -> bool | None:
         """Whether reading these bytes would wait for the device; None if that cannot be known."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import gc
 import os
 import resource
 import signal
@@ -177,6 +179,22 @@ class DiskTests(SynchronousTestCase):
         file = self.disk.open("full")
         self.assertRaises(StorageError, file.write, 0, [b"x"])
         self.assertIn("truncate", str(self.disk.failure))
+
+    def test_refused_and_closed(self) -> None:
+        """A file whose last write was refused closes with its last reference, without the garbage collector."""
+
+        def refuse(*args: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        file = self.disk.open("f", True)
+        fd = file.fileno()
+        self.patch(disk_module, "write_fully", refuse)
+        gc.disable()
+        self.addCleanup(gc.enable)
+        with contextlib.suppress(ApiError):
+            file.write(0, [b"x"])
+        del file
+        self.assertRaises(OSError, os.fstat, fd)
 
     def test_too_many_open_files(self) -> None:
         """Without descriptors an operation is refused with a hint; the directory stays in use."""
