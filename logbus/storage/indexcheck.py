@@ -12,6 +12,9 @@ from logbus.storage.index import MAX_RELATIVE_OFFSET, IndexCorrupt, OffsetIndex
 if TYPE_CHECKING:
     from logbus.storage.segment import Segment
 
+LAST_INTERVAL = 256 * 1024
+"""Bytes behind the last entry in which batches may begin. Made anew, an index has an entry every 4 KB."""
+
 
 def check_times(segment: Segment) -> None:
     """
@@ -25,8 +28,12 @@ def check_times(segment: Segment) -> None:
         return
     last = segment.times.last
     indexed = segment.offsets.floor(MAX_RELATIVE_OFFSET)[1]
+    latest = -1
     try:
-        latest = max(header.max_timestamp for _, header in segment.batches(indexed))
+        for position, header in segment.batches(indexed):
+            if position - indexed > LAST_INTERVAL:
+                raise IndexCorrupt(f"its last entry points at byte {indexed} of {segment.size}")
+            latest = max(latest, header.max_timestamp)
     except StorageError as problem:
         if not indexed:
             raise
@@ -36,8 +43,8 @@ def check_times(segment: Segment) -> None:
             raise IndexCorrupt(f"it has no entry for timestamp {latest}")
         return
     timestamp, relative = last
-    _, header = next(segment.batches(segment.find(segment.base_offset + relative)), (0, None))
-    if header is None or header.max_timestamp != timestamp or latest > timestamp:
+    _, found = next(segment.batches(segment.find(segment.base_offset + relative)), (0, None))
+    if found is None or found.max_timestamp != timestamp or latest > timestamp:
         raise IndexCorrupt(f"its last entry ({timestamp}, {relative}) does not fit the batches")
 
 

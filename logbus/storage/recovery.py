@@ -17,6 +17,7 @@ from collections.abc import Callable
 from attrs import define, field
 from twisted.logger import Logger
 
+from logbus.errors import ApiError
 from logbus.records.batch import HEADER_SIZE, MAGIC, batch_problem, read_header
 from logbus.storage import names
 from logbus.storage.flush import sync_all
@@ -24,6 +25,7 @@ from logbus.storage.index import MAX_RELATIVE_OFFSET, IndexCorrupt
 from logbus.storage.indexcheck import check_times
 from logbus.storage.istorage import IDisk, Lane
 from logbus.storage.log import Log
+from logbus.storage.reindexing import Reindexing, reindex
 from logbus.storage.restore import latest_snapshot, load_epochs
 from logbus.storage.segment import Segment
 from logbus.storage.swap import settle
@@ -142,21 +144,21 @@ async def recover(log: Log, recovery_point: int, start_offset: int, progress: Pr
 
 async def _check_older(log: Log, segment: Segment, progress: Progress) -> None:
     """A segment wholly below the recovery point: only its indexes can be missing or stale."""
+    reindexing: Reindexing | None = None
     try:
         segment.open_indexes()
         check_times(segment)
     except IndexCorrupt as problem:
-        _log.warn("{path}: index rebuilt: {problem}", path=segment.log.path, problem=str(problem))
-        segment.begin_rebuild()
-        position = 0
-        interval = log.config.index_interval_bytes
-        for place, header in segment.batches(0):
-            segment.index(header, place, interval)
-            if place - position >= CHUNK:
-                progress.add(log, place - position, place, segment)
-                position = place
-                await log.disk.submit(Lane.READ, segment.log.get().size)
-        segment.seal()
+        reindexing = reindex(segment, str(problem), lambda size, position: progress.add(log, size, position, segment))
+    except ApiError:
+        # What is wrong may show only in the looking.
+        if segment.reindexing is None:
+            raise
+        reindexing = segment.reindexing
+    if reindexing is not None:
+        await reindexing.finished()
+        if reindexing.problem is not None:
+            raise reindexing.problem
         indexes = [file.get() for file in segment.save_indexes()]
         await log.disk.submit(Lane.BACKGROUND, sync_all, log.disk, (), indexes, ())
     if segment.times.last is not None:

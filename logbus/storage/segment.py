@@ -21,6 +21,7 @@ from logbus.storage.files import FileCache, LazyFile
 from logbus.storage.index import MAX_RELATIVE_OFFSET, IndexCorrupt, OffsetIndex, TimeIndex
 from logbus.storage.indexcheck import check_times, trusted_entry
 from logbus.storage.istorage import IDisk
+from logbus.storage.reindexing import Reindexing, reindex
 
 _RECENT = 256
 """Of that many batches at the end of the active segment, at least half are known without a look into a file."""
@@ -48,6 +49,7 @@ class Segment:
     :ivar suffix: what the names of its files end in while it is about to replace others; empty otherwise.
     :ivar created_ms: when it was begun, for logs whose records carry no time.
     :ivar first_timestamp: largest timestamp of its first batch, for rolling by age; -1 if unknown.
+    :ivar reindexing: what makes the indexes anew, while it does.
     :ivar indexed_size: bytes before the batch that the last index entry stands for, inclusive.
     """
 
@@ -66,6 +68,7 @@ class Segment:
         "log",
         "max_timestamp",
         "max_timestamp_offset",
+        "reindexing",
         "size",
         "suffix",
     )
@@ -94,6 +97,7 @@ class Segment:
         self.indexed_size = 0
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
+        self.reindexing: Reindexing | None = None
         # Last offsets and positions of the newest batches, for readers at the end of the log.
         self._recent_last = _NONE
         self._recent_position = _NONE
@@ -145,16 +149,21 @@ class Segment:
         self.indexed_size = 0
 
     def activate(self) -> None:
-        """Make an existing segment ready for appends: its indexes are loaded, or rebuilt if they are damaged."""
+        """
+        Make an existing segment ready for appends: its indexes are loaded, or rebuilt if they are damaged.
+
+        :raises ApiError: KAFKA_STORAGE_ERROR: the rebuilding takes a while.
+        """
         if self._recent_floor != _NEVER:
             return
+        self._expect_indexes()
         offsets, times = self._new_indexes()
         try:
             offsets.load(self.size)
             times.open()
             check_times(self)
         except IndexCorrupt as problem:
-            self.rebuild(str(problem))
+            self._repair(str(problem))
         if not self.offsets.is_loaded:
             # The check found it wrong, and the rebuilt one was written out.
             self.offsets.load(self.size)
@@ -201,12 +210,12 @@ class Segment:
         return self._times
 
     def _open_indexes(self) -> None:
+        self._expect_indexes()
         try:
             self.open_indexes()
             check_times(self)
         except IndexCorrupt as problem:
-            self.rebuild(str(problem))
-            self.seal()
+            self._repair(str(problem))
 
     def open_indexes(self) -> None:
         """
@@ -254,27 +263,48 @@ class Segment:
         self._start_recent(self.base_offset if position == 0 else self.base_offset + relative)
         return position, self.base_offset
 
-    def rebuild(self, problem: str, interval: int = 4096) -> None:
+    def _repair(self, problem: str) -> None:
         """
-        Make both indexes anew from the log file. They stay in memory; see :meth:`seal`.
+        Make the indexes anew.
 
-        :param problem: why, for the log.
-        :param interval: bytes between entries.
+        :raises ApiError: KAFKA_STORAGE_ERROR: that takes a while.
         """
-        self._log.warn("{path}: index rebuilt: {problem}", path=self.log.path, problem=str(problem))
-        self.begin_rebuild()
-        for position, header in self.batches(0):
-            self.index(header, position, interval)
+        reindex(self, problem)
+        self._expect_indexes()
+        if self._offsets is None:
+            raise self.disk.offline()
+
+    def _expect_indexes(self) -> None:
+        if self.reindexing is not None:
+            raise self.reindexing.refusal()
+
+    def drop_indexes(self) -> None:
+        """Let go of indexes that are of no use, unless they are being written to."""
+        if self._recent_floor == _NEVER:
+            self._close_indexes()
+
+    def adopt(self, fresh: Segment) -> None:
+        """Take over the indexes of ``fresh``, which were made from the whole log file."""
+        self._close_indexes()
+        self._remove_indexes()
+        self._offsets, self._times, self.indexed_size = fresh.offsets, fresh.times, fresh.indexed_size
+        self.max_timestamp, self.max_timestamp_offset = fresh.max_timestamp, fresh.max_timestamp_offset
+        self.first_timestamp = fresh.first_timestamp
+        if self._recent_floor == _NEVER:
+            self.seal()
 
     def begin_rebuild(self) -> None:
         """Drop the indexes, on disk too; :meth:`index` must be told of every batch then."""
-        for suffix in (names.OFFSET_INDEX, names.TIME_INDEX):
-            self.disk.unlink(self.path(suffix))
+        self._remove_indexes()
         offsets, times = self._new_indexes()
         offsets.start()
         times.start()
         self.indexed_size = 0
         self.max_timestamp = self.max_timestamp_offset = -1
+
+    def _remove_indexes(self) -> None:
+        for suffix in (names.OFFSET_INDEX, names.TIME_INDEX):
+            self.disk.unlink(self.path(suffix))
 
     def _start_recent(self, floor: int) -> None:
         self._recent_last = array("q")
@@ -366,6 +396,7 @@ class Segment:
 
         :returns: the offset after the last batch that is left; the base offset if none is.
         """
+        self._expect_indexes()
         position = self.find(offset)
         if position < self.size:
             self.log.get().truncate(position)
@@ -405,10 +436,10 @@ class Segment:
                 data, start, at = file.pread(min(chunk, end - position), position), position, 0
                 chunk = min(2 * chunk, _MAX_CHUNK)
                 if len(data) < HEADER_SIZE:
-                    raise self._damaged(position, "the file ends in the middle of a batch header")
+                    raise self.damaged(position, "the file ends in the middle of a batch header")
             header = read_header(data, at)
             if header.magic != MAGIC or header.size < HEADER_SIZE:
-                raise self._damaged(position, f"there is no record batch (magic {header.magic})")
+                raise self.damaged(position, f"there is no record batch (magic {header.magic})")
             yield position, header
             size = header.size
             position += size
@@ -416,7 +447,8 @@ class Segment:
             if size > _CHUNK:
                 chunk = _CHUNK
 
-    def _damaged(self, position: int, what: str) -> StorageError:
+    def damaged(self, position: int, what: str) -> StorageError:
+        """The error for something at ``position`` that is no batch."""
         return StorageError(f"{self.disk.root}/{self.log.path} is damaged at byte {position}: {what}")
 
     def find(self, offset: int) -> int:
@@ -430,6 +462,7 @@ class Segment:
         return self._search(offset)
 
     def _search(self, offset: int) -> int:
+        self._expect_indexes()
         relative, position = self.offsets.floor(offset - self.base_offset)
         file, size, chunk = self.log.get(), self.size, _CHUNK
         expected = self.base_offset + relative
@@ -440,7 +473,7 @@ class Segment:
             data = file.pread(chunk, position)
             at, end = 0, min(len(data), size - position) - _HOP.size
             if end < 0:
-                raise self._damaged(position, "the file ends in the middle of a batch header")
+                raise self.damaged(position, "the file ends in the middle of a batch header")
             while at <= end:
                 base, length, magic, delta = _HOP.unpack_from(data, at)
                 if expected >= 0:
@@ -449,22 +482,13 @@ class Segment:
                         return self._search(offset)
                     expected = -1
                 if magic != MAGIC or length < HEADER_SIZE - 12:
-                    raise self._damaged(position + at, f"there is no record batch (magic {magic})")
+                    raise self.damaged(position + at, f"there is no record batch (magic {magic})")
                 if base + delta >= offset:
                     return position + at
                 at += length + 12
             position += at
             chunk = min(2 * chunk, _MAX_CHUNK) if at < 2 * chunk else _CHUNK
         return size
-
-    def _repair(self, problem: str) -> None:
-        """The index is well formed but wrong."""
-        if self._recent_floor != _NEVER:
-            self._start_recent(self.base_offset)
-            self.rebuild(problem)
-        else:
-            self.rebuild(problem)
-            self.seal()
 
     def slice(self, start: int, max_bytes: int, bound: int | None, min_one_batch: bool) -> FileSlice | None:
         """
@@ -523,6 +547,8 @@ class Segment:
 
     def close(self) -> None:
         """Close the files."""
+        if self.reindexing is not None:
+            self.reindexing.stop()
         self.log.close()
         if self._offsets is not None:
             self._offsets.close()
