@@ -67,7 +67,8 @@ def ranges(wishes: Wishes, topics: Mapping[TopicId, int], targets: Mapping[str, 
 def _wanted_by(wishes: Wishes) -> dict[TopicId, Sequence[str]]:
     different = set(wishes.values())
     if len(different) == 1:
-        return dict.fromkeys(sorted(different.pop()), list(wishes))
+        order = list(wishes)
+        return {topic_id: order for topic_id in sorted(different.pop())}  # noqa: C420
     wanted_by: dict[TopicId, list[str]] = {}
     for member, wanted in wishes.items():
         for topic_id in wanted:

@@ -51,7 +51,10 @@ def share_equally(kept: Shares, order: Sequence[str], free: Sequence[tuple[Topic
 
 
 def share_by_wish(
-    kept: Shares, order: Sequence[str], free: Mapping[TopicId, Sequence[int]], wanted_by: Mapping[TopicId, Sequence[str]]
+    kept: Shares,
+    order: Sequence[str],
+    free: Mapping[TopicId, Sequence[int]],
+    wanted_by: Mapping[TopicId, Sequence[str]],
 ) -> None:
     """
     Deal out ``free`` among members that want different topics, then even out.
@@ -88,7 +91,8 @@ def _even_out(
             by_topic[topic_id].setdefault(member, []).append(number)
     for _ in range(PASSES):
         # Each move brings two shares closer together, so that this ends also without the limit.
-        if not any([_even_out_topic(by_topic[t], order, rank, wanted_by[t], loads) for t in topics]):
+        moves = sum(_even_out_topic(by_topic[t], order, rank, wanted_by[t], loads) for t in topics)
+        if not moves:
             break
     for member in order:
         kept[member].clear()
@@ -103,16 +107,16 @@ def _even_out_topic(
     rank: Mapping[str, int],
     wanting: Sequence[str],
     loads: dict[str, int],
-) -> bool:
-    """Move partitions of one topic from the fullest to the emptiest; whether any had to."""
+) -> int:
+    """Move partitions of one topic from the fullest to the emptiest; how many had to."""
     most = max((loads[member] for member, numbers in holders.items() if numbers), default=0)
     if most - min(loads[member] for member in wanting) < 2:
-        return False
+        return 0
     givers = [(-loads[member], rank[member]) for member, numbers in holders.items() if numbers]
     takers = [(loads[member], rank[member]) for member in wanting]
     heapify(givers)
     heapify(takers)
-    moved = False
+    moves = 0
     while givers:
         giver, taker = order[givers[0][1]], order[takers[0][1]]
         # Entries whose member has moved on since are put right when they come to the top.
@@ -127,7 +131,7 @@ def _even_out_topic(
         holders.setdefault(taker, []).append(holders[giver].pop())
         loads[giver] -= 1
         loads[taker] += 1
-        moved = True
+        moves += 1
         if holders[giver]:
             heapreplace(givers, (-loads[giver], rank[giver]))
         else:
@@ -135,4 +139,4 @@ def _even_out_topic(
         heapreplace(takers, (loads[taker], rank[taker]))
         if len(holders[taker]) == 1:
             heappush(givers, (-loads[taker], rank[taker]))
-    return moved
+    return moves

@@ -52,7 +52,7 @@ class EveryAssignorTests(SynchronousTestCase):
 
     @given(st.sampled_from(sorted(ASSIGNORS)), sequences())
     def test_complete(self, name: str, changes: list[tuple[Wishes, dict[TopicId, int]]]) -> None:
-        """Whatever members come, go, and want, and whatever becomes of topics: all is assigned, once, to who wants it."""
+        """Whatever members want, and whatever becomes of topics: all is assigned, once, to one that wants it."""
         targets: Targets = {}
         for wishes, there in changes:
             before = dict(targets)
@@ -84,9 +84,9 @@ class UniformTests(SynchronousTestCase):
         """
         wish = frozenset(there)
         targets = uniform(dict.fromkeys(names, wish), there, {})
-        for change in changes:
+        for step, change in enumerate(changes):
             if change == "join":
-                names = [f"new{len(names)}{len(changes)}", *names]
+                names = [f"new{step}", *names]
             elif change == "grow":
                 grown = data.draw(st.sampled_from(sorted(there)))
                 there = {**there, grown: there[grown] + data.draw(st.integers(1, 5))}
@@ -136,7 +136,9 @@ class UniformTests(SynchronousTestCase):
         """A member that wants one topic only gets a share of it, since the other can have other topics."""
         a, b, c = TOPICS[:3]
         targets = uniform({"one": frozenset({a}), "all": frozenset({a, b, c})}, {a: 4, b: 2, c: 2}, {})
-        self.assertEqual(targets, {"one": {a: frozenset(range(4))}, "all": {b: frozenset({0, 1}), c: frozenset({0, 1})}})
+        self.assertEqual(
+            targets, {"one": {a: frozenset(range(4))}, "all": {b: frozenset({0, 1}), c: frozenset({0, 1})}}
+        )
 
 
 class RangeTests(SynchronousTestCase):

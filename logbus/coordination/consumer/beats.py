@@ -1,0 +1,99 @@
+"""A heartbeat, its answer, and what is wrong with one before the group is looked at."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from logbus.coordination.consumer.assignors import ASSIGNORS
+from logbus.coordination.consumer.expressions import compiled
+from logbus.coordination.consumer.member import AWAY, JOINING, LEFT
+from logbus.coordination.consumer.partitions import Partitions
+from logbus.errors import ApiError, ErrorCode
+
+
+@frozen
+class Beat:
+    """
+    ConsumerGroupHeartbeat. None, and −1 for the timeout, stand for "as before".
+
+    :ivar epoch: 0 to join, −1 to leave, −2 to leave for a while, else the epoch the member has reached.
+    :ivar regex: an empty one ends the subscription to the one before.
+    :ivar owned: the partitions the member may be reading.
+    :ivar requires_member_id: members make their own ids (KIP-1082): from version 1.
+    """
+
+    member_id: str
+    epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topics: tuple[str, ...] | None = None
+    regex: str | None = None
+    assignor: str | None = None
+    owned: Partitions | None = None
+    client_id: str = ""
+    client_host: str = ""
+    requires_member_id: bool = True
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the member says all about itself, because it joins or missed an answer: it is told all, too."""
+        if self.epoch == JOINING:
+            return True
+        subscribed = self.topics is not None or self.regex is not None
+        return self.rebalance_timeout_ms != -1 and subscribed and self.owned is not None
+
+
+@frozen
+class BeatResult:
+    """
+    The answer to a :class:`Beat`.
+
+    :ivar assignment: what the member may read from now on; None: as before.
+    """
+
+    member_id: str
+    epoch: int
+    heartbeat_interval_ms: int = 0
+    assignment: Partitions | None = None
+
+
+def check_beat(beat: Beat) -> None:
+    """
+    Refuse a heartbeat that no group could answer.
+
+    :raise ApiError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION.
+    """
+    for value, name in ((beat.instance_id, "instance id"), (beat.rack_id, "rack id")):
+        if value is not None and not value.strip():
+            raise _invalid(f"the {name} is empty: leave it out instead")
+    if beat.epoch < AWAY:
+        raise _invalid(f"the member epoch is {beat.epoch}: none is below {AWAY}")
+    if not beat.member_id.strip() and (beat.epoch != JOINING or beat.requires_member_id):
+        raise _invalid("the member id is empty")
+    if beat.epoch == JOINING:
+        _check_joining(beat)
+    if beat.epoch == AWAY and beat.instance_id is None:
+        raise _invalid(f"the member epoch {AWAY} is for members with an instance id")
+    if beat.epoch in (LEFT, AWAY):
+        return
+    if beat.assignor is not None and beat.assignor not in ASSIGNORS:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"there is no assignor {beat.assignor!r}; there are {', '.join(sorted(ASSIGNORS))}",
+        )
+    if beat.regex:
+        compiled(beat.regex)
+
+
+def _check_joining(beat: Beat) -> None:
+    if beat.rebalance_timeout_ms < 0:
+        raise _invalid("a member that joins must give a rebalance timeout")
+    if beat.owned is None or beat.owned:
+        raise _invalid("a member that joins must say that it owns no partitions")
+    if not beat.topics and not beat.regex:
+        raise _invalid("a member that joins must subscribe to topics or to a regular expression")
+
+
+def _invalid(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, message)

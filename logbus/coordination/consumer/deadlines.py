@@ -1,0 +1,67 @@
+"""
+Until when each member is to be heard of, and to have done what it was asked to do.
+
+Most deadlines are put off before they come, at each heartbeat: that costs one entry of a dictionary. The next one of
+all is found out when the earliest that was ever set is reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from attrs import define, field
+
+
+@define(eq=False)
+class Deadlines:
+    """
+    Times in the seconds of the clock, by member id.
+
+    :ivar next: when :meth:`due` is to be asked; may be early, never late.
+    """
+
+    next: float | None = field(default=None, init=False)
+    _sessions: dict[str, float] = field(factory=dict, init=False)
+    _tasks: dict[str, float] = field(factory=dict, init=False)
+
+    def heard(self, member_id: str, until: float) -> None:
+        """A member was heard of: its session lasts until then."""
+        self._sessions[member_id] = until
+        self._earliest(until)
+
+    def ask(self, member_id: str, until: float) -> None:
+        """A member was asked for something, and has until then; what it was asked before does not count any more."""
+        self._tasks[member_id] = until
+        self._earliest(until)
+
+    def is_asked(self, member_id: str) -> bool:
+        """Whether something is awaited of a member."""
+        return member_id in self._tasks
+
+    def done(self, member_id: str) -> None:
+        """A member did what it was asked, or need not any more."""
+        self._tasks.pop(member_id, None)
+
+    def due(self, now: float, members: Container[str]) -> dict[str, str]:
+        """
+        The members that are late, with the reason; who is no member any more is forgotten.
+
+        They are due again at the next call, unless they were removed or given more time.
+        """
+        late: dict[str, str] = {}
+        self.next = None
+        for deadlines, reason in (
+            (self._tasks, "did not give up partitions, or rejoin, in time"),
+            (self._sessions, "was not heard of in time"),
+        ):
+            for member_id in [member_id for member_id in deadlines if member_id not in members]:
+                del deadlines[member_id]
+            for member_id, until in deadlines.items():
+                if until <= now:
+                    late[member_id] = reason
+                self._earliest(until)
+        return late
+
+    def _earliest(self, until: float) -> None:
+        if self.next is None or until < self.next:
+            self.next = until

@@ -1,0 +1,372 @@
+"""
+A group of the consumer protocol (KIP-848).
+
+Three epochs keep everybody apart who should not meet. The *group's* grows when members, subscriptions or topics
+change. *Targets* are then made, and carry the epoch they were made for. Each *member* is moved towards its target at
+its own heartbeats, and has reached an epoch when it has given up what that demands; its commits carry the epoch, so
+that those of a past one are refused. See :mod:`~logbus.coordination.consumer.reconciliation` for the way there.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from attrs import define, evolve, field, frozen
+
+from logbus.coordination.consumer import membership
+from logbus.coordination.consumer.beats import Beat, BeatResult, check_beat
+from logbus.coordination.consumer.deadlines import Deadlines
+from logbus.coordination.consumer.ledger import Ledger
+from logbus.coordination.consumer.member import AWAY, JOINING, LEFT, Member, MemberState, Position
+from logbus.coordination.consumer.partitions import NOTHING, Partitions
+from logbus.coordination.consumer.reconciliation import reconcile
+from logbus.coordination.consumer.targets import Targets
+from logbus.coordination.consumer.topics import TopicsView
+from logbus.coordination.igroup import Change, GroupType
+from logbus.errors import ApiError, ErrorCode
+
+OFFSET_COMMIT_WITH_EPOCH = 9
+"""The first version of OffsetCommit that carries a member's epoch."""
+
+RETRY_S = 1.0
+"""When a late member is looked at again whose removal could not be recorded."""
+
+Save = Callable[[Sequence[Change], Callable[[ApiError | None], None]], None]
+"""
+Has records written as one batch. The second argument is called exactly once: within the call with the error if they
+could not be appended, else now or later, with None or with why they may not last.
+"""
+
+
+@frozen
+class ConsumerSettings:
+    """
+    What the broker's configuration says of groups of the consumer protocol.
+
+    :ivar session_timeout_ms: how long a member may be silent.
+    :ivar heartbeat_interval_ms: how often members are told to send heartbeats.
+    :ivar max_size: most members.
+    """
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5000
+    max_size: int = 2**31 - 1
+
+
+@frozen
+class ConsumerGroupDescription:
+    """A group, as ConsumerGroupDescribe shows it: of each member what it wants, where it is, and its target."""
+
+    state: str
+    epoch: int
+    target_epoch: int
+    assignor: str
+    members: tuple[tuple[Member, Position, Partitions], ...]
+
+
+@define(eq=False)
+class ConsumerGroup:
+    """
+    One group. Requests come with the time, in seconds; what must be recorded goes out as changes.
+
+    :ivar ledger: what its records say; :meth:`apply` is for those that are read back.
+    """
+
+    group_id: str
+    _settings: Callable[[], ConsumerSettings]
+    _topics: TopicsView
+    _save: Save
+    _new_member_id: Callable[[], str] = lambda: str(uuid.uuid4())
+    ledger: Ledger = field(init=False)
+    deadlines: Deadlines = field(factory=Deadlines, init=False)
+    targets: Targets = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.ledger = Ledger(self.group_id)
+        self.targets = Targets(self.ledger, self._topics)
+
+    # What any group can say of itself.
+
+    @property
+    def group_type(self) -> GroupType:
+        """CONSUMER."""
+        return GroupType.CONSUMER
+
+    @property
+    def protocol_type(self) -> str:
+        """Always ``consumer``."""
+        return "consumer"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members."""
+        return not self.ledger.members
+
+    @property
+    def empty_since_ms(self) -> int | None:
+        """None: as in Kafka, offsets of such groups age from their commit."""
+        return None
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether no record of it is left."""
+        return self.ledger.epoch is None and self.is_empty
+
+    @property
+    def state_name(self) -> str:
+        """Empty, Assigning, Reconciling, Stable or Dead."""
+        ledger = self.ledger
+        if self.is_empty:
+            return "Dead" if self.is_dead else "Empty"
+        if ledger.epoch != ledger.target_epoch:
+            return "Assigning"
+        positions = map(ledger.position, ledger.members)
+        if all(p.epoch == ledger.target_epoch and p.state is MemberState.STABLE for p in positions):
+            return "Stable"
+        return "Reconciling"
+
+    @property
+    def has_only_classic_members(self) -> bool:
+        """Whether no member speaks the consumer protocol (any more): the group could be a classic one."""
+        members = self.ledger.members.values()
+        return bool(members) and all(member.classic is not None for member in members)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether members want a topic, by name or by expression."""
+        return topic in self.targets.names
+
+    def describe(self) -> ConsumerGroupDescription:
+        """The group and its members, in the order of their ids."""
+        ledger = self.ledger
+        return ConsumerGroupDescription(
+            state=self.state_name,
+            epoch=ledger.epoch or 0,
+            target_epoch=ledger.target_epoch or 0,
+            assignor=self.targets.assignor,
+            members=tuple(
+                (member, ledger.position(member_id), ledger.targets.get(member_id, NOTHING))
+                for member_id, member in sorted(ledger.members.items())
+            ),
+        )
+
+    def check_commit(self, member_id: str, instance_id: str | None, epoch: int, version: int) -> None:
+        """
+        Refuse a commit that does not come from a member in its epoch; who is no member may commit for an empty group.
+
+        :raise ApiError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (ILLEGAL_GENERATION for classic members),
+            FENCED_INSTANCE_ID, UNSUPPORTED_VERSION.
+        """
+        if epoch < 0 and self.is_empty:
+            return
+        member = membership.find(self.ledger, member_id, instance_id)
+        if member.classic is None and version < OFFSET_COMMIT_WITH_EPOCH:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"members of the consumer protocol commit with OffsetCommit {OFFSET_COMMIT_WITH_EPOCH} or later",
+            )
+        self._check_epoch(member, epoch)
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """
+        Refuse an OffsetFetch of a member that is not in its epoch; who does not say that it is one may ask.
+
+        :raise ApiError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (ILLEGAL_GENERATION for classic members).
+        """
+        if epoch < 0 and not member_id:
+            return
+        self._check_epoch(membership.find(self.ledger, member_id or "", None), epoch)
+
+    def _check_epoch(self, member: Member, epoch: int) -> None:
+        current = self.ledger.position(member.member_id).epoch
+        if epoch != current:
+            code = ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+            raise ApiError(code, f"the member {member.member_id} is in epoch {current}, not in {epoch}")
+
+    def check_deletable(self) -> None:
+        """:raise ApiError: NON_EMPTY_GROUP."""
+        if not self.is_empty:
+            raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"the group {self.group_id!r} has members")
+
+    # Records.
+
+    def apply(self, change: Change) -> None:
+        """Take in a record that was read back, or that a migration made."""
+        self.ledger.apply(change)
+        self.targets.forget()
+
+    def tombstones(self) -> Sequence[Change]:
+        """The records that delete it."""
+        return self.ledger.tombstones()
+
+    def undo(self) -> None:
+        """Take back what the last request changed: it could not be appended."""
+        self.ledger.undo()
+        self.targets.forget()
+
+    def activate(self, now: float) -> None:
+        """All records are read back: every member has a whole session, and time to do what it was asked."""
+        for member_id in self.ledger.members:
+            self.heard(now, member_id)
+            if self.ledger.position(member_id).state is MemberState.UNREVOKED_PARTITIONS:
+                self.ask(now, member_id)
+
+    @contextmanager
+    def changing(self) -> Iterator[list[Change]]:
+        """Collect what is changed within; after an error nothing is."""
+        self.ledger.begin()
+        try:
+            yield self.ledger.written()
+        except BaseException:
+            self.undo()
+            raise
+
+    def save(self, changes: Sequence[Change], done: Callable[[ApiError | None], None]) -> bool:
+        """
+        Have ``changes``, made by the last request, written.
+
+        :param done: hears what became of them; at once if there are none.
+        :return: False if they could not be appended: they are taken back then.
+        """
+        if not changes:
+            done(None)
+            return True
+        appended = False
+        failed = False
+
+        def outcome(error: ApiError | None) -> None:
+            nonlocal failed
+            if error is not None and not appended:
+                failed = True
+                self.undo()
+            done(error)
+
+        self._save(changes, outcome)
+        appended = True
+        return not failed
+
+    # Heartbeats.
+
+    def heartbeat(self, now: float, beat: Beat) -> tuple[BeatResult, list[Change]]:
+        """
+        Let a member join, stay, or leave.
+
+        :return: the answer, to be given when the changes are durable. They are in force already: :meth:`undo` if they
+            cannot be appended.
+        :raise ApiError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,
+            GROUP_MAX_SIZE_REACHED, INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION. Nothing is
+            changed then.
+        """
+        check_beat(beat)
+        with self.changing() as changes:
+            if beat.epoch in (LEFT, AWAY):
+                member = membership.find(self.ledger, beat.member_id, beat.instance_id)
+                if beat.epoch == AWAY:
+                    membership.go_away(self.ledger, member)
+                    self.deadlines.done(member.member_id)
+                else:
+                    self.remove(now, [member.member_id])
+                return BeatResult(beat.member_id, beat.epoch), changes
+            return self._stay(now, beat), changes
+
+    def _stay(self, now: float, beat: Beat) -> BeatResult:
+        settings = self._settings()
+        if beat.epoch == JOINING:
+            beat = beat if beat.member_id else evolve(beat, member_id=self._new_member_id())
+            member = membership.join(
+                self.ledger, beat.member_id, beat.instance_id, classic=False, max_size=settings.max_size
+            )
+        else:
+            member = membership.stay(self.ledger, beat)
+        before = self.ledger.position(beat.member_id)
+        self.update(now, _updated(member, beat), member)
+        after = self.advance(now, beat.member_id, beat.owned)
+        self.heard(now, beat.member_id)
+        told = beat.is_full or beat.epoch != before.epoch or after.assigned != before.assigned
+        return BeatResult(beat.member_id, after.epoch, settings.heartbeat_interval_ms, after.assigned if told else None)
+
+    # The parts of a request, for classic members too.
+
+    def update(self, now: float, member: Member, before: Member) -> None:
+        """Note what a member wants; the group's epoch and targets follow."""
+        is_new = member.member_id not in self.ledger.members
+        if is_new or member != before:
+            self.ledger.set_member(member.member_id, member)
+        if is_new or (member.topics, member.regex) != (before.topics, before.regex):
+            self.targets.subscriptions_changed(int(now * 1000))
+        self.targets.look(int(now * 1000))
+        self.targets.update()
+
+    def advance(self, now: float, member_id: str, owned: Partitions | None) -> Position:
+        """Move a member towards its target as far as it can go now."""
+        ledger = self.ledger
+        before = ledger.position(member_id)
+        target = ledger.targets.get(member_id, NOTHING)
+        after = reconcile(before, ledger.target_epoch or 0, target, owned, ledger.is_free)
+        if after != before:
+            ledger.set_position(member_id, after)
+            if after.state is MemberState.UNREVOKED_PARTITIONS:
+                self.ask(now, member_id)
+            else:
+                self.deadlines.done(member_id)
+        return after
+
+    def remove(self, now: float, member_ids: Sequence[str]) -> None:
+        """Members leave, or are late: what they held is free, and the group's epoch grows."""
+        for member_id in member_ids:
+            self.ledger.remove(member_id)
+        self.targets.subscriptions_changed(int(now * 1000))
+
+    def heard(self, now: float, member_id: str) -> None:
+        """A member is there."""
+        classic = self.ledger.members[member_id].classic
+        timeout_ms = self._settings().session_timeout_ms if classic is None else classic.session_timeout_ms
+        self.deadlines.heard(member_id, now + timeout_ms / 1000)
+
+    def ask(self, now: float, member_id: str) -> None:
+        """A member is to do something: it has its rebalance timeout for it."""
+        timeout_ms = self.ledger.members[member_id].rebalance_timeout_ms
+        if timeout_ms < 0:
+            timeout_ms = self._settings().session_timeout_ms
+        self.deadlines.ask(member_id, now + timeout_ms / 1000)
+
+    # Time.
+
+    @property
+    def deadline(self) -> float | None:
+        """When :meth:`expire` is next to be called."""
+        return self.deadlines.next
+
+    def expire(self, now: float) -> None:
+        """Remove members that are late: what they held is given to others at these members' next heartbeats."""
+        late = list(self.deadlines.due(now, self.ledger.members))
+        if not late:
+            return
+        with self.changing() as changes:
+            self.remove(now, late)
+        if not self.save(changes, lambda error: None):
+            for member_id in late:
+                self.deadlines.done(member_id)
+                self.deadlines.heard(member_id, now + RETRY_S)
+
+    def resign(self) -> None:
+        """Nobody waits for an answer here."""
+
+
+def _updated(member: Member, beat: Beat) -> Member:
+    """What a member wants after a heartbeat."""
+    return evolve(
+        member,
+        instance_id=member.instance_id if beat.instance_id is None else beat.instance_id,
+        rack_id=member.rack_id if beat.rack_id is None else beat.rack_id,
+        client_id=beat.client_id,
+        client_host=beat.client_host,
+        topics=member.topics if beat.topics is None else tuple(sorted(set(beat.topics))),
+        regex=member.regex if beat.regex is None else beat.regex or None,
+        rebalance_timeout_ms=member.rebalance_timeout_ms
+        if beat.rebalance_timeout_ms == -1
+        else beat.rebalance_timeout_ms,
+        assignor=member.assignor if beat.assignor is None else beat.assignor,
+        classic=None,
+    )

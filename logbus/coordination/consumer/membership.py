@@ -1,0 +1,114 @@
+"""
+Who is a member: joining, coming back, leaving (KIP-848; KIP-345 for static members).
+"""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from logbus.coordination.consumer.beats import Beat
+from logbus.coordination.consumer.ledger import Ledger
+from logbus.coordination.consumer.member import AWAY, JOINING, Member, MemberState, Position
+from logbus.coordination.consumer.partitions import NOTHING, is_subset
+from logbus.errors import ApiError, ErrorCode
+
+
+def find(ledger: Ledger, member_id: str, instance_id: str | None) -> Member:
+    """
+    The member that a request names.
+
+    :raise ApiError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID if another one has taken the instance id over.
+    """
+    if instance_id is not None:
+        holder = ledger.instances.get(instance_id)
+        if holder is None:
+            raise _unknown(ledger, f"with the instance id {instance_id!r}")
+        if holder != member_id:
+            raise ApiError(
+                ErrorCode.FENCED_INSTANCE_ID, f"the instance id {instance_id!r} is another member's now: {holder}"
+            )
+    member = ledger.members.get(member_id)
+    if member is None:
+        raise _unknown(ledger, repr(member_id))
+    return member
+
+
+def stay(ledger: Ledger, beat: Beat) -> Member:
+    """
+    The member that a heartbeat comes from, if it comes from the epoch the member is in.
+
+    The epoch before will do if the member owns nothing that it could have lost since: it missed an answer.
+
+    :raise ApiError: as :func:`find`, and FENCED_MEMBER_EPOCH: it must give up everything and join again.
+    """
+    member = find(ledger, beat.member_id, beat.instance_id)
+    position = ledger.position(beat.member_id)
+    if beat.epoch != position.epoch:
+        missed_an_answer = (
+            beat.epoch == position.previous_epoch < position.epoch
+            and beat.owned is not None
+            and is_subset(beat.owned, position.assigned)
+        )
+        if not missed_an_answer:
+            raise ApiError(
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                f"the member {beat.member_id} is in epoch {position.epoch}, not in {beat.epoch}",
+            )
+    return member
+
+
+def join(ledger: Ledger, member_id: str, instance_id: str | None, *, classic: bool, max_size: int) -> Member:
+    """
+    The member that joins: a new one, one that joins anew, or one that takes the place of a static member.
+
+    Whoever joins owns nothing: what a member of this id held is free.
+
+    :param classic: whether it speaks the classic protocol, where an instance id is taken over without asking.
+    :raise ApiError: UNRELEASED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED.
+    """
+    holder = None if instance_id is None else ledger.instances.get(instance_id)
+    if holder is not None and holder != member_id:
+        return _take_over(ledger, holder, member_id, classic=classic)
+    member = ledger.members.get(member_id)
+    if member is None:
+        if len(ledger.members) >= max_size:
+            raise ApiError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"the group {ledger.group_id!r} has {max_size} members: the most it may",
+            )
+        return Member(member_id, instance_id)
+    position = ledger.position(member_id)
+    if not classic and position.epoch != JOINING and position.previous_epoch != JOINING:
+        ledger.set_position(member_id, Position())
+    return member
+
+
+def _take_over(ledger: Ledger, holder: str, member_id: str, *, classic: bool) -> Member:
+    old, position = ledger.members[holder], ledger.position(holder)
+    if not classic and old.classic is None and position.epoch != AWAY:
+        raise ApiError(
+            ErrorCode.UNRELEASED_INSTANCE_ID, f"the instance id {old.instance_id!r} is in use by the member {holder}"
+        )
+    if member_id in ledger.members:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"the member {member_id} is in the group, with another instance id")
+    target = ledger.targets.get(holder, NOTHING)
+    ledger.remove(holder)
+    member = evolve(old, member_id=member_id)
+    ledger.set_member(member_id, member)
+    ledger.set_target(member_id, target)
+    # What it was assigned is its own again at once; what it was to give up is given up: a new process reads nothing.
+    ledger.set_position(member_id, Position(assigned=position.assigned))
+    return member
+
+
+def go_away(ledger: Ledger, member: Member) -> None:
+    """A static member leaves for a while: until its session ends its partitions are kept for it."""
+    position = ledger.position(member.member_id)
+    ledger.set_position(
+        member.member_id,
+        evolve(position, epoch=AWAY, previous_epoch=position.epoch, state=MemberState.STABLE, revoking=NOTHING),
+    )
+
+
+def _unknown(ledger: Ledger, who: str) -> ApiError:
+    return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"the group {ledger.group_id!r} has no member {who}")
