@@ -131,7 +131,8 @@ class _Body:
             mark = self._source.temporary("n")
             self._run.append(("b", mark))
             self.flush()
-            with self._source.block(f"if {mark} < 0:"):
+            # In the tag section it is an unsigned varint, as a length would be: 0 for null.
+            with self._source.block(f"if {mark} < 0:" if each.spec.tag is None else f"if not {mark}:"):
                 self._source.line(f"{target} = None")
             with self._source.block("else:"):
                 inner = self.struct(layout.nested(shape))

@@ -21,6 +21,8 @@ from logbus.wire.diagnosis import refuse
 from logbus.wire.layout import Array, FieldLayout, StructLayout, message_layout
 from logbus.wire.wiretypes import RECORDS, STRING, UUID, WireType
 
+NULL_STRUCT, NULL_TAGGED_STRUCT = b"\xff", b"\0"
+
 
 def generate_encoder(spec: MessageSpec, version: int) -> Callable[..., Any]:
     """
@@ -123,7 +125,8 @@ class _Body:
                 return
             self.flush()
             with source.block(f"if {inner} is None:"):
-                source.line(f"{self._put}(b'\\xff')")
+                # In the tag section it is an unsigned varint, as a length would be.
+                source.line(f"{self._put}({(NULL_STRUCT if each.spec.tag is None else NULL_TAGGED_STRUCT)!r})")
             with source.block("else:"):
                 self._run.append(("b", "1"))
                 self.struct(inner, layout.nested(shape))
@@ -263,6 +266,8 @@ class _Body:
         """A condition: is this not the default of a tagged field?"""
         if each.spec.factory is list:
             return value
+        if each.spec.factory is not None:
+            return f"{value} != {self._source.constant('default', each.spec.factory(), each.spec.factory)}"
         if each.spec.default is not None:
             return f"{value} != {self._source.literal(each.spec.make_default())}"
         condition = f"{value} is not None"

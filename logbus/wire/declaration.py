@@ -21,7 +21,8 @@ The fields stand in the order of the wire. The classes become attrs classes with
 * A field without a default is a required keyword. A field that some version lacks needs a default: decoders of that
   version fill it in, and its encoders refuse any other value, unless the field is ``ignorable``.
 * ``| None`` means that null may be sent in every version, unless ``nullable`` narrows it.
-* A :func:`tagged` struct with ``| None`` and no ``nullable`` is None when its tag is absent.
+* A :func:`tagged` struct with ``| None`` and no ``nullable`` is None when its tag is absent. With a ``factory`` it is
+  what that makes, and None is written as null.
 """
 
 from __future__ import annotations

@@ -48,7 +48,8 @@ def _field(value: Any, each: FieldLayout, layout: StructLayout, unknown: tuple[t
         head = _length(None if value is None else len(value), layout.flexible, ">i")
         return head + b"".join(_value(item, shape.element, layout, unknown) for item in value or ())
     if not isinstance(shape, WireType) and each.marked:
-        return b"\xff" if value is None else b"\x01" + _value(value, shape, layout, unknown)
+        null = b"\xff" if each.spec.tag is None else b"\0"
+        return null if value is None else b"\x01" + _value(value, shape, layout, unknown)
     return _value(value, shape, layout, unknown)
 
 

@@ -179,7 +179,7 @@ class SpellingTests(SynchronousTestCase):
 
     def test_null_inside_a_tag(self) -> None:
         """A null written into a tag is read as null, although we would leave the tag out."""
-        data = octets("00 00 00 01  01  00  ff  02 6e  01  03 01 ff")
+        data = octets("00 00 00 01  01  00  ff  02 6e  01  03 01 00")
         self.assertEqual(decode(TreeRequest, 3, data), (tree(note="n"), len(data)))
 
     def test_tagged_default(self) -> None:

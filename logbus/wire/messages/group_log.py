@@ -147,7 +147,7 @@ class ClassicMemberMetadata:
 
 @message(None, versions="0", flexible="0+")
 class ConsumerGroupMemberMetadataValue:
-    """What a member of a consumer group wants."""
+    """What a member wants; ``classic_member_metadata`` is None unless it speaks the classic protocol."""
 
     instance_id: String | None
     rack_id: String | None
@@ -157,7 +157,10 @@ class ConsumerGroupMemberMetadataValue:
     subscribed_topic_regex: String | None
     rebalance_timeout_ms: Int32 = -1
     server_assignor: String | None
-    classic_member_metadata: ClassicMemberMetadata | None = tagged(0, "0+", default=None, nullable="0+")
+    # What Kafka leaves out is an empty struct: null has to be written.
+    classic_member_metadata: ClassicMemberMetadata | None = tagged(
+        0, "0+", factory=ClassicMemberMetadata, nullable="0+"
+    )
 
 
 @message(None, versions="6", flexible="none")
