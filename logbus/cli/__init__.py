@@ -14,6 +14,7 @@ A command's module is imported when the command runs: ``logbus --help`` imports 
     lags.py       how far groups have read;  goals.py, resetting.py  where their offsets are to go
     offset_files.py   offsets in files
     dumping.py    what is in the files of a data directory, and what is wrong with it
+    group_dumping.py  the records of ``__consumer_offsets`` in words
     benching.py   the loads of ``bench``;  procstat.py  CPU of the broker
 """
 

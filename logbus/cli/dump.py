@@ -14,7 +14,14 @@ import click
 from logbus.cli.options import json_option
 from logbus.cli.output import Progress
 
-_TIMES = ("timestamp", "max_timestamp", "delete_horizon")
+_TIMES = (
+    "timestamp",
+    "max_timestamp",
+    "delete_horizon",
+    "commit_timestamp",
+    "expire_timestamp",
+    "current_state_timestamp",
+)
 
 
 @click.command("dump-log")
@@ -25,13 +32,15 @@ _TIMES = ("timestamp", "max_timestamp", "delete_horizon")
 @json_option
 def dump_log(files: tuple[Path, ...], records: bool, verify: bool, deep: bool, as_json: bool) -> None:
     """Show what is in segments (.log), indexes (.index, .timeindex, .txnindex), producer snapshots (.snapshot) and
-    checkpoints; for a directory, in all such files below it. The status is 1 if anything is damaged.
+    checkpoints; for a directory, in all such files below it. Records of __consumer_offsets are shown in words: groups,
+    members, offsets. The status is 1 if anything is damaged.
 
     \b
     Example:
       logbus dump-log logbus-data/orders-0/00000000000000000000.log --records
       logbus dump-log logbus-data --verify --deep
       logbus dump-log logbus-data/orders-0 --json | jq .base_offset
+      logbus dump-log logbus-data/__consumer_offsets-7 --records
     """
     from logbus.cli.dumping import dump
     from logbus.cli.running import CommandFailed

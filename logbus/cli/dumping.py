@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from logbus.cli import group_dumping
 from logbus.cli.output import as_text
 from logbus.errors import ConfigError, LogbusError
 from logbus.records.batch import HEADER_SIZE, BatchHeader, batch_problem, decode_batch, decode_marker, read_header
@@ -35,6 +36,8 @@ from logbus.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from logbus.storage.snapshots import SnapshotCorrupt, decode_snapshot
 
 Item = dict[str, Any]
+Words = Callable[[Record], Item]
+"""What is said of a record, where a topic's records have a meaning of their own."""
 _KEPT = (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX, names.SNAPSHOT)
 _TRANSACTION_ENTRY = struct.Struct(">hqqqq")
 _CODECS = {codec.value: codec.name.lower() for codec in Codec}
@@ -84,6 +87,7 @@ def _damage(position: int, what: str) -> Item:
 
 
 def _segment(path: Path, name: str, deep: bool, with_records: bool) -> Iterator[Item]:
+    words = group_dumping.decoded if group_dumping.is_group_log(path.absolute().parent.name) else None
     expected = names.base_offset_of(name, names.LOG) or 0
     with _mapped(path) as data:
         pos, end = 0, len(data)
@@ -104,7 +108,7 @@ def _segment(path: Path, name: str, deep: bool, with_records: bool) -> Iterator[
             if problem is None and header.base_offset < expected:
                 problem = f"its offset {header.base_offset} is below {expected}, where it should begin at the earliest"
             if with_records and found:
-                item["records"] = [_record(header, each) for each in found]
+                item["records"] = [_record(header, each, words) for each in found]
             if problem is not None:
                 item["damage"] = problem
             yield item
@@ -142,7 +146,7 @@ def _batch(pos: int, header: BatchHeader) -> Item:
     return item
 
 
-def _record(header: BatchHeader, record: Record) -> Item:
+def _record(header: BatchHeader, record: Record, words: Words | None) -> Item:
     item: Item = {"offset": record.offset, "timestamp": record.timestamp}
     if header.control:
         try:
@@ -151,7 +155,10 @@ def _record(header: BatchHeader, record: Record) -> Item:
             return item | {"damage": str(e)}
         if marker is not None:
             return item | {"marker": marker.type.name.lower(), "coordinator_epoch": marker.coordinator_epoch}
-    item |= {**as_text("key", record.key), **as_text("value", record.value)}
+    if words is not None:
+        item |= words(record)
+    else:
+        item |= {**as_text("key", record.key), **as_text("value", record.value)}
     if record.headers:
         item["headers"] = [
             {"name": name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), **as_text("value", value)}

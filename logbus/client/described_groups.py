@@ -4,8 +4,9 @@ Groups as their coordinators describe them, the same for both protocols: classic
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from attrs import frozen
 
@@ -17,8 +18,11 @@ from logbus.net.channel import Channel
 from logbus.wire.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from logbus.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from logbus.wire.messages.groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from logbus.wire.schema import decode_versioned
+from logbus.wire.schema import decode
 
+M = TypeVar("M")
+
+_VERSION = struct.Struct(">h")
 _CONSUMER_GROUP_DESCRIBE = 69
 _CONSUMER = "consumer"
 """The protocol type of consumers: what their members' bytes mean is known."""
@@ -180,7 +184,7 @@ def _classic(group: DescribedGroup, node: Node) -> GroupDescription | ApiError:
 def read_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     """The partitions in what a consumer's leader assigned to it; none if the bytes do not say."""
     try:
-        assignment, _ = decode_versioned(ConsumerProtocolAssignment, data)
+        assignment = _read(ConsumerProtocolAssignment, data)
     except DecodeError:
         return ()
     return tuple(
@@ -191,10 +195,17 @@ def read_assignment(data: bytes) -> tuple[TopicPartition, ...]:
 def read_subscription(data: bytes) -> tuple[str, ...]:
     """The topics in what a consumer told its leader; none if the bytes do not say."""
     try:
-        subscription, _ = decode_versioned(ConsumerProtocolSubscription, data)
+        subscription = _read(ConsumerProtocolSubscription, data)
     except DecodeError:
         return ()
     return tuple(sorted(subscription.topics))
+
+
+def _read(kind: type[M], data: bytes) -> M:
+    """Every version begins with what version 0 has; so what consumers to come say can be read, too."""
+    if len(data) < _VERSION.size or _VERSION.unpack_from(data)[0] < 0:
+        raise DecodeError(f"{kind.__name__} begins with its version")
+    return decode(kind, 0, data, _VERSION.size)[0]
 
 
 def _partitions(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
