@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import define, field
+from attrs import define
 
 from logbus.wire.messages.groups import (
     DescribedGroup,
@@ -50,7 +50,6 @@ class Member:
     session_timeout_ms: int = 10_000
     rebalance_timeout_ms: int = 60_000
     told: Any = None
-    waiting: list[Any] = field(factory=list)
 
     def send_join(self, version: int = 9, protocols: Mapping[str, bytes] | None = None, **given: Any) -> None:
         request: dict[str, Any] = {
@@ -215,7 +214,8 @@ class GroupCase(HandlerCase):
         for member in members:
             if not member.member_id and member.instance_id is None:
                 member.get_id()
-        for member in members:
+        # Newcomers first: the group would not wait for static ones, which need no id before.
+        for member in sorted(members, key=lambda one: bool(one.member_id)):
             member.send_join()
         for member in members:
             assert member.joined().error_code == 0, member.told
@@ -229,10 +229,6 @@ class GroupCase(HandlerCase):
             answer = member.answer()
             assert answer is not None
             assert (answer.error_code, answer.assignment) == (0, member.member_id.encode()), answer
-
-    def rejoin(self, *members: Member) -> None:
-        """A rebalance, in which they all take part."""
-        self.group_of(*members)
 
     def describe(self, group: str = "g", version: int = 5, **given: Any) -> DescribedGroup:
         (found,) = self.client.ask(DescribeGroupsRequest(groups=[group], **given), version).groups

@@ -1,0 +1,340 @@
+"""Offsets that groups commit: OffsetCommit, OffsetFetch, OffsetDelete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from logbus.errors import ErrorCode
+from logbus.storage.log import Log
+from logbus.wire.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from tests.handlers.groupkit import GroupCase, commit, fetch_committed
+from tests.handlers.kit import NOW_MS
+from tests.storage.memorydisk import no_space
+
+T0, T1 = ("t", 0), ("t", 1)
+DAY_S = 24 * 3600
+
+
+class SimpleTests(GroupCase):
+    """Consumers that are no members of any group: they assign partitions to themselves."""
+
+    def test_commit_and_fetch(self) -> None:
+        """What was committed is there, with its epoch and text; what was not is -1, without an error."""
+        self.assertEqual(commit(self.client, {T0: 5}, metadata="my words", leader_epoch=3), {T0: 0})
+        response = self.client.ask(
+            OffsetFetchRequest(
+                groups=[
+                    OffsetFetchRequestGroup(
+                        group_id="g",
+                        topics=[
+                            OffsetFetchRequestTopics(name="t", partition_indexes=[0, 1]),
+                            OffsetFetchRequestTopics(name="nowhere", partition_indexes=[7]),
+                        ],
+                    ),
+                    OffsetFetchRequestGroup(group_id="nobody", topics=None),
+                ]
+            ),
+            8,
+        )
+        group, nobody = response.groups
+        t, nowhere = group.topics
+        self.assertEqual(
+            [(one.committed_offset, one.committed_leader_epoch, one.metadata, one.error_code) for one in t.partitions],
+            [(5, 3, "my words", 0), (-1, -1, "", 0)],
+        )
+        self.assertEqual([(one.committed_offset, one.error_code) for one in nowhere.partitions], [(-1, 0)])
+        self.assertEqual((nobody.error_code, nobody.topics), (0, []))
+
+    def test_it_is_a_group(self) -> None:
+        """Whoever committed is listed as an empty group that never had a protocol; also after a restart."""
+        commit(self.client, {T0: 5})
+        for _ in range(2):
+            (group,) = self.listed()
+            self.assertEqual(
+                (group.group_id, group.protocol_type, group.group_state, group.group_type),
+                ("g", "", "Empty", "classic"),
+            )
+            self.restart()
+
+    def test_null_is_no_text(self) -> None:
+        """Text that is not given is empty text."""
+        self.assertEqual(commit(self.client, {T0: 5}, metadata=None), {T0: 0})
+        self.assertEqual(self.server.broker.group_coordinator.committed("g")[T0].metadata, "")  # type: ignore[index]
+
+    def test_a_group_without_a_name(self) -> None:
+        """Old consumers commit without one, and find what they committed."""
+        self.assertEqual(commit(self.client, {T0: 5}, ""), {T0: 0})
+        self.assertEqual(fetch_committed(self.client, ""), {T0: 5})
+
+    def test_unknown_partitions(self) -> None:
+        """They have an error of their own, and do not hold back the others."""
+        codes = commit(self.client, {T0: 5, ("t", 2): 6, ("t", -1): 7, ("nowhere", 0): 8})
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        self.assertEqual(codes, {T0: 0, ("t", 2): unknown, ("t", -1): unknown, ("nowhere", 0): unknown})
+        self.assertEqual(fetch_committed(self.client), {T0: 5})
+
+    def test_too_much_text(self) -> None:
+        """More bytes than offset.metadata.max.bytes are refused, however few characters they are."""
+        self.assertEqual(commit(self.client, {T0: 1}, metadata="m" * 4096), {T0: 0})
+        for text in ("m" * 4097, "é" * 2049, "m" * 30_000):
+            codes = commit(self.client, {T0: 2}, metadata=text)
+            self.assertEqual(codes, {T0: ErrorCode.OFFSET_METADATA_TOO_LARGE})
+        self.assertEqual(fetch_committed(self.client), {T0: 1})
+
+    def test_more_than_a_batch_can_hold(self) -> None:
+        """A commit is one batch; one that is too large changes nothing."""
+        self.server.create("wide", 400)
+        offsets = {("wide", number): 1 for number in range(400)}
+        codes = commit(self.client, offsets, metadata="m" * 4096)
+        self.assertEqual(set(codes.values()), {ErrorCode.INVALID_COMMIT_OFFSET_SIZE})
+        self.assertEqual(fetch_committed(self.client), {})
+        self.assertEqual(self.listed(), [])
+        self.assertEqual(set(commit(self.client, offsets).values()), {0})
+        self.assertEqual(len(fetch_committed(self.client)), 400)
+
+    def test_the_same_partition_twice(self) -> None:
+        """The last one counts, before and after a restart."""
+        partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=offset) for offset in (5, 7, 6)]
+        topics = [OffsetCommitRequestTopic(name="t", partitions=partitions)]
+        self.client.ask(OffsetCommitRequest(group_id="g", topics=topics), 8)
+        self.assertEqual(fetch_committed(self.client), {T0: 6})
+        self.restart()
+        self.assertEqual(fetch_committed(self.client), {T0: 6})
+
+    def test_every_version_of_commit(self) -> None:
+        """Even those that Kafka 4 has lost."""
+        for version in range(10):
+            group = f"v{version}"
+            self.assertEqual(commit(self.client, {T0: version}, group, version=version), {T0: 0})
+            self.assertEqual(fetch_committed(self.client, group), {T0: version})
+
+    def test_a_retention_of_its_own(self) -> None:
+        """Up to version 4 a client says how long; in version 1 it says when it committed."""
+        commit(self.client, {T0: 1}, "kept", version=4, retention_time_ms=1000)
+        commit(self.client, {T0: 1}, "by default", version=4)
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, commit_timestamp=77)
+        topics = [OffsetCommitRequestTopic(name="t", partitions=[partition])]
+        self.client.ask(OffsetCommitRequest(group_id="timed", topics=topics), 1)
+        held = self.server.broker.group_coordinator.committed
+        found = {name: held(name)[T0] for name in ("kept", "by default", "timed")}  # type: ignore[index]
+        now_ms = NOW_MS + int(self.server.reactor.seconds() * 1000)
+        self.assertEqual(found["kept"].expire_timestamp, found["kept"].commit_timestamp + 1000)
+        self.assertEqual(found["by default"].expire_timestamp, -1)
+        self.assertAlmostEqual(found["by default"].commit_timestamp, now_ms, delta=1000)
+        self.assertEqual(found["timed"].commit_timestamp, 77)
+
+    def test_every_version_of_fetch(self) -> None:
+        """One group with named partitions; from version 2 on all of them, from 8 on several groups."""
+        commit(self.client, {T0: 5, T1: 6})
+        for version in range(8):
+            asked: Any = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+            response = self.client.ask(OffsetFetchRequest(group_id="g", topics=asked), version)
+            self.assertEqual(response.topics[0].partitions[0].committed_offset, 5)
+            if version >= 2:
+                response = self.client.ask(OffsetFetchRequest(group_id="g", topics=None), version)
+                self.assertEqual([one.committed_offset for one in response.topics[0].partitions], [5, 6])
+                response = self.client.ask(OffsetFetchRequest(group_id="g", topics=[]), version)
+                self.assertEqual(response.topics, [])
+        for version in (8, 9):
+            asked = OffsetFetchRequestGroup(group_id="g", topics=None)
+            response = self.client.ask(OffsetFetchRequest(groups=[asked, asked]), version)
+            self.assertEqual([len(group.topics[0].partitions) for group in response.groups], [2, 2])
+
+    def test_nothing_in_version_0(self) -> None:
+        """Which knew ZooKeeper only, where a node is there or not."""
+        asked = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+        response = self.client.ask(OffsetFetchRequest(group_id="g", topics=asked), 0)
+        self.assertEqual(response.topics[0].partitions[0].error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def test_errors_in_every_version_of_fetch(self) -> None:
+        """Of each partition at first, later of the whole, then of each group."""
+        self.server.broker.group_coordinator.stop()
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        for version in range(8):
+            asked = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+            response = self.client.ask(OffsetFetchRequest(group_id="g", topics=asked), version)
+            if version < 2:
+                self.assertEqual([one.error_code for one in response.topics[0].partitions], [code])
+            else:
+                self.assertEqual((response.error_code, response.topics), (code, []))
+        response = self.client.ask(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g")]), 9)
+        self.assertEqual(response.groups[0].error_code, code)
+
+
+class MemberTests(GroupCase):
+    """Members commit in their generation, and nobody else does."""
+
+    def test_who_may_commit(self) -> None:
+        """A stale generation, a stranger and a simple consumer are refused."""
+        member = self.member()
+        self.group_of(member)
+        self.assertEqual(member.commit(5), 0)
+        self.assertEqual(member.commit(6, generation=0), ErrorCode.ILLEGAL_GENERATION)
+        self.assertEqual(member.commit(6, member_id="stranger"), ErrorCode.UNKNOWN_MEMBER_ID)
+        self.assertEqual(commit(self.client, {T0: 6}), {T0: ErrorCode.UNKNOWN_MEMBER_ID})
+        self.assertEqual(fetch_committed(self.client), {T0: 5})
+        member.leave()
+        self.assertEqual(commit(self.client, {T0: 6}), {T0: 0})
+
+    def test_a_group_that_is_not_there(self) -> None:
+        """A member of nothing is told so, in words its version knows; no group is made."""
+        for version, code in ((8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)):
+            codes = commit(self.client, {T0: 1}, generation=1, member_id="m", version=version)
+            self.assertEqual(codes, {T0: code})
+        self.assertEqual(self.listed(), [])
+
+
+class WritingTests(GroupCase):
+    """What happens to commits on their way to the disk."""
+
+    config = {**GroupCase.config, "log.flush.before.ack": "true"}
+
+    def test_a_commit_is_durable(self) -> None:
+        """It is answered once it is on stable storage."""
+        flushes: list[Deferred[None]] = []
+
+        def flush(log: Log) -> Deferred[None]:
+            flushes.append(Deferred())
+            return flushes[-1]
+
+        self.patch(Log, "flush", flush)
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
+        topics = [OffsetCommitRequestTopic(name="t", partitions=[partition])]
+        self.client.send(OffsetCommitRequest(group_id="g", topics=topics), 8)
+        self.client.turn()
+        self.assertEqual((self.client.answers(), len(flushes)), ([], 1))
+        flushes[0].callback(None)
+        (answer,) = self.client.answers()
+        self.assertEqual(answer.topics[0].partitions[0].error_code, 0)
+
+    def test_the_disk_is_full(self) -> None:
+        """A commit fails with an error that clients retry, and nothing has changed; when there is space it works."""
+        codes = commit(self.client, {T0: 5})
+        self.assertEqual(codes, {T0: 0})
+        self.disk.faults = lambda op, path: no_space() if op == "write" else None
+        self.assertEqual(commit(self.client, {T0: 6}), {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE})
+        self.assertEqual(commit(self.client, {T0: 6}, "new"), {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE})
+        self.assertEqual(fetch_committed(self.client), {T0: 5})
+        self.assertEqual([group.group_id for group in self.listed()], ["g"])
+        self.disk.faults = lambda op, path: None
+        self.assertEqual(commit(self.client, {T0: 7}), {T0: 0})
+        self.restart()
+        self.assertEqual(fetch_committed(self.client), {T0: 7})
+
+    def test_a_full_disk_and_an_assignment(self) -> None:
+        """Members are told to try again, and do so when there is space."""
+        member = self.member()
+        member.get_id()
+        member.send_join()
+        member.joined()
+        self.disk.faults = lambda op, path: no_space() if op == "write" else None
+        member.send_sync({member.member_id: b"a"})
+        self.assertIn(member.answer().error_code, (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR))
+        self.disk.faults = lambda op, path: None
+        self.group_of(member)
+        self.assertEqual(member.heartbeat(), 0)
+
+
+class GoingTests(GroupCase):
+    """How committed offsets go: deleted, with their topic, or by age."""
+
+    config = {**GroupCase.config, "offsets.retention.minutes": str(24 * 60)}
+
+    def delete(self, *partitions: tuple[str, int], group: str = "g") -> Any:
+        topics = [
+            OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=number)])
+            for name, number in partitions
+        ]
+        response = self.client.ask(OffsetDeleteRequest(group_id=group, topics=topics), 0)
+        if response.error_code:
+            return response.error_code
+        return [one.error_code for topic in response.topics for one in topic.partitions]
+
+    def test_deleting(self) -> None:
+        """Named offsets go, for good; what is not there, too; unknown partitions are an error of their own."""
+        commit(self.client, {T0: 5, T1: 6})
+        self.assertEqual(self.delete(T0, ("t", 9), ("nowhere", 0)), [0, 3, 3])
+        self.assertEqual(self.delete(T0), [0])
+        self.assertEqual(fetch_committed(self.client), {T1: 6})
+        self.restart()
+        self.assertEqual(fetch_committed(self.client), {T1: 6})
+        self.assertEqual(self.delete(T1), [0])
+        self.assertEqual(self.listed(), [], "nothing is left of it")
+
+    def test_deleting_from_nobody(self) -> None:
+        """A group that is not there, and one without a name."""
+        self.assertEqual(self.delete(T0), ErrorCode.GROUP_ID_NOT_FOUND)
+        self.assertEqual(self.delete(T0, group=""), ErrorCode.INVALID_GROUP_ID)
+
+    def test_deleting_from_members(self) -> None:
+        """What members may be reading stays; of members that do not read topics everything."""
+        member = self.member()
+        # Nobody can tell what "meta" subscribes to.
+        self.group_of(member)
+        member.commit(5)
+        self.assertEqual(self.delete(T0), [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC])
+        worker = self.member(group="connect")
+        worker.send_join(3, protocol_type="connect")
+        worker.joined()
+        self.assertEqual(self.delete(T0, group="connect"), ErrorCode.NON_EMPTY_GROUP)
+        self.assertEqual(fetch_committed(self.client), {T0: 5})
+
+    def test_the_topic_goes(self) -> None:
+        """With a topic go the offsets committed for it, in all groups, and groups of which nothing is left."""
+        self.server.create("u")
+        commit(self.client, {T0: 5, ("u", 0): 6}, "both")
+        commit(self.client, {("u", 0): 7}, "only")
+        self.server.now(self.server.broker.topic_admin.delete_topics(["u"]))
+        self.server.create("u")
+        self.assertEqual([group.group_id for group in self.listed()], ["both"])
+        for _ in range(2):
+            self.assertEqual(fetch_committed(self.client, "both"), {T0: 5})
+            self.assertEqual(fetch_committed(self.client, "only"), {})
+            self.restart()
+
+    def test_age(self) -> None:
+        """A day after the last commit the offsets go, and the group with them; what was committed later stays."""
+        commit(self.client, {T0: 5}, "old")
+        self.client.turn(DAY_S / 2)
+        commit(self.client, {T0: 5}, "new")
+        self.assertEqual(len(self.listed_later(DAY_S / 2 + 601)), 1)
+        self.assertEqual(fetch_committed(self.client, "old"), {})
+        self.assertEqual(fetch_committed(self.client, "new"), {T0: 5})
+        self.restart()
+        self.assertEqual([group.group_id for group in self.listed()], ["new"])
+
+    def listed_later(self, seconds: float) -> list[str]:
+        for _ in range(int(seconds // 60) + 1):
+            self.client.turn(60)
+        # Nobody stays connected so long without a word.
+        self.client = self.server.connect()
+        return [group.group_id for group in self.listed()]
+
+    def test_age_of_a_group_in_use(self) -> None:
+        """As long as there are members their offsets stay; a day after they left, they go."""
+        member = self.member(session_timeout_ms=1_800_000)
+        self.group_of(member)
+        member.commit(5)
+        for _ in range(100):
+            self.client.turn(1700)
+            member.client = self.client = self.server.connect()
+            self.assertEqual(member.heartbeat(), 0)
+        self.assertEqual(fetch_committed(self.client), {T0: 5})
+        member.leave()
+        self.assertEqual(self.listed_later(DAY_S / 2), ["g"])
+        self.assertEqual(fetch_committed(self.client), {T0: 5})
+        self.assertEqual(self.listed_later(DAY_S / 2 + 601), [])
+        self.assertEqual(self.server.broker.group_coordinator.metrics.expired, 1)
