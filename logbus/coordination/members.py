@@ -16,7 +16,10 @@ from logbus.wire.messages.group_log import GroupMemberMetadata
 
 def distinct(protocols: tuple[MemberProtocol, ...]) -> tuple[MemberProtocol, ...]:
     """Each name once, as it came first: a name that is there twice must not have two votes."""
-    return tuple({name: (name, metadata) for name, metadata in reversed(protocols)}.values())[::-1]
+    first: dict[str, bytes] = {}
+    for name, metadata in protocols:
+        first.setdefault(name, metadata)
+    return tuple(first.items())
 
 
 @define(eq=False)
