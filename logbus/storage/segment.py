@@ -14,10 +14,11 @@ from struct import Struct
 from twisted.logger import Logger
 
 from logbus.errors import ApiError, StorageError
-from logbus.records.batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
+from logbus.records.batch import HEADER_SIZE, MAGIC, BatchHeader
 from logbus.records.slices import FileSlice
 from logbus.storage import names
 from logbus.storage.files import FileCache, LazyFile
+from logbus.storage.hopping import CHUNK, MAX_CHUNK, hop
 from logbus.storage.index import MAX_RELATIVE_OFFSET, IndexCorrupt, OffsetIndex, TimeIndex
 from logbus.storage.indexcheck import check_times, trusted_entry
 from logbus.storage.istorage import IDisk
@@ -25,10 +26,6 @@ from logbus.storage.reindexing import Reindexing, reindex
 
 _RECENT = 256
 """Of that many batches at the end of the active segment, at least half are known without a look into a file."""
-
-_CHUNK = 16 * 1024
-"""Bytes read at a time when batches are searched; grows while the search goes on."""
-_MAX_CHUNK = 4 * 1024 * 1024
 
 _HOP = Struct(">qi4xb6xi")
 """Base offset, length, magic and last offset delta, from a batch's header."""
@@ -426,26 +423,7 @@ class Segment:
         :param end: where to stop, in bytes; the segment's size by default.
         :raises StorageError: what is there is no batch.
         """
-        file = self.log.get()
-        end = self.size if end is None else end
-        chunk = _CHUNK
-        data, start = b"", position
-        while position < end:
-            at = position - start
-            if len(data) - at < HEADER_SIZE:
-                data, start, at = file.pread(min(chunk, end - position), position), position, 0
-                chunk = min(2 * chunk, _MAX_CHUNK)
-                if len(data) < HEADER_SIZE:
-                    raise self.damaged(position, "the file ends in the middle of a batch header")
-            header = read_header(data, at)
-            if header.magic != MAGIC or header.size < HEADER_SIZE:
-                raise self.damaged(position, f"there is no record batch (magic {header.magic})")
-            yield position, header
-            size = header.size
-            position += size
-            # Small batches are worth a longer read next time; large ones would be read for nothing.
-            if size > _CHUNK:
-                chunk = _CHUNK
+        return hop(self.log.get(), position, self.size if end is None else end, self.damaged)
 
     def damaged(self, position: int, what: str) -> StorageError:
         """The error for something at ``position`` that is no batch."""
@@ -462,9 +440,8 @@ class Segment:
         return self._search(offset)
 
     def _search(self, offset: int) -> int:
-        self._expect_indexes()
         relative, position = self.offsets.floor(offset - self.base_offset)
-        file, size, chunk = self.log.get(), self.size, _CHUNK
+        file, size, chunk = self.log.get(), self.size, CHUNK
         expected = self.base_offset + relative
         if relative < 0:
             expected = -1
@@ -487,7 +464,7 @@ class Segment:
                     return position + at
                 at += length + 12
             position += at
-            chunk = min(2 * chunk, _MAX_CHUNK) if at < 2 * chunk else _CHUNK
+            chunk = min(2 * chunk, MAX_CHUNK) if at < 2 * chunk else CHUNK
         return size
 
     def slice(self, start: int, max_bytes: int, bound: int | None, min_one_batch: bool) -> FileSlice | None:

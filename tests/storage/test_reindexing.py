@@ -186,6 +186,7 @@ class ReindexingTests(SynchronousTestCase):
         self.disk.release(Lane.READ, 2)
         self.successResultOf(self.manager.delete(PARTITION))
         self.disk.release(Lane.READ)
+        self.assertIsNone(self.disk.failure)
         self.assertNotIn("orders-0", self.disk.tree.entries)
         leftover = next(entry for entry in self.disk.tree.entries.values() if isinstance(entry, Directory))
         self.assertNotIn(f"{0:020d}.index", leftover.entries)

@@ -1,0 +1,44 @@
+"""
+From batch to batch in a file: only headers are looked at, and what lies between is not read where that is worth it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from logbus.errors import StorageError
+from logbus.records.batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
+from logbus.storage.istorage import IFile
+
+CHUNK = 16 * 1024
+"""Bytes read at a time when batches are searched; grows while the search goes on."""
+MAX_CHUNK = 4 * 1024 * 1024
+
+
+def hop(
+    file: IFile, position: int, end: int, damaged: Callable[[int, str], StorageError]
+) -> Iterator[tuple[int, BatchHeader]]:
+    """
+    Position and header of each batch from ``position``, where one begins, to ``end``, in bytes.
+
+    :param damaged: makes the error for a position, and what is wrong there.
+    :raises StorageError: what is there is no batch.
+    """
+    chunk = CHUNK
+    data, start = b"", position
+    while position < end:
+        at = position - start
+        if len(data) - at < HEADER_SIZE:
+            data, start, at = file.pread(min(chunk, end - position), position), position, 0
+            chunk = min(2 * chunk, MAX_CHUNK)
+            if len(data) < HEADER_SIZE:
+                raise damaged(position, "the file ends in the middle of a batch header")
+        header = read_header(data, at)
+        if header.magic != MAGIC or header.size < HEADER_SIZE:
+            raise damaged(position, f"there is no record batch (magic {header.magic})")
+        yield position, header
+        size = header.size
+        position += size
+        # Small batches are worth a longer read next time; large ones would be read for nothing.
+        if size > CHUNK:
+            chunk = CHUNK
