@@ -9,7 +9,7 @@ before anybody is told.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from random import Random
 from uuid import UUID
@@ -26,6 +26,7 @@ from logbus.cluster.icluster import ILeadershipListener
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.replicas import Replicas
 from logbus.config import ConfigView, keys
+from logbus.coordination.consumer.group import ConsumerGroup, ConsumerSettings
 from logbus.coordination.group import ClassicGroup
 from logbus.coordination.igroup import Change, Group
 from logbus.coordination.offsets import CommittedOffset
@@ -34,6 +35,7 @@ from logbus.coordination.replay import Replay
 from logbus.coordination.requests import GroupSettings
 from logbus.coordination.shard import Alarm, Shard
 from logbus.coordination.statelog import StateLog
+from logbus.coordination.topicsview import MetadataTopics
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.records.compression import Codec
@@ -74,6 +76,7 @@ class GroupCoordinator:
 
     :param wall_ms: ms since 1970.
     :ivar shards: by partition of the internal topic.
+    :ivar topics: what groups of the consumer protocol know of topics.
     """
 
     _replicas: Replicas
@@ -84,6 +87,7 @@ class GroupCoordinator:
     _random: Random
     shards: dict[int, Shard] = field(factory=dict, init=False)
     metrics: CoordinatorMetrics = field(factory=CoordinatorMetrics, init=False)
+    topics: MetadataTopics = field(init=False)
     _timers: Timers = field(init=False)
     _stopped: bool = field(default=False, init=False)
     _log = Logger()
@@ -91,6 +95,10 @@ class GroupCoordinator:
     @_timers.default
     def _one_timer(self) -> Timers:
         return Timers(self.clock)
+
+    @topics.default
+    def _cluster_topics(self) -> MetadataTopics:
+        return MetadataTopics(self._metadata)
 
     # Looking up.
 
@@ -176,6 +184,16 @@ class GroupCoordinator:
             self.clock.seconds,
         )
 
+    def consumer(self, shard: Shard, group_id: str) -> ConsumerGroup:
+        """A new group of the consumer protocol (KIP-848); it is not in the shard yet."""
+        return ConsumerGroup(
+            group_id, self._consumer_settings, self.topics, partial(self._append, shard, group_id), self._unique
+        )
+
+    def activate(self, group: ConsumerGroup) -> None:
+        """See :class:`.GroupMaker`."""
+        group.activate(self.clock.seconds())
+
     def classic_group(self, shard: Shard, group_id: str) -> Group:
         """The group of that name, made if there is none: call :meth:`touched` when it had its input."""
         group = shard.groups.get(group_id)
@@ -219,10 +237,19 @@ class GroupCoordinator:
     def _save(self, shard: Shard, group_id: str, change: Change, done: Callable[[ApiError | None], None]) -> None:
         """Write a group's record for it."""
         try:
-            durable = shard.save([change])
+            self._append(shard, group_id, [change], done)
         except ApiError as error:
             done(error)
-            return
+
+    def _append(
+        self, shard: Shard, group_id: str, changes: Sequence[Change], done: Callable[[ApiError | None], None]
+    ) -> None:
+        """
+        Write a group's records for it.
+
+        :raise ApiError: they were not written, and ``done`` will not be called.
+        """
+        durable = shard.save(changes)
         if durable.called:
             # Within the call: whoever gave the group its input goes on to touched().
             durable.addCallbacks(lambda _: done(None), lambda failure: done(_error_of(failure)))
@@ -246,8 +273,19 @@ class GroupCoordinator:
             get(keys.GROUP_MAX_SIZE),
         )
 
+    def _consumer_settings(self) -> ConsumerSettings:
+        get = self.config.get
+        return ConsumerSettings(
+            get(keys.GROUP_CONSUMER_SESSION_TIMEOUT_MS),
+            get(keys.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS),
+            get(keys.GROUP_CONSUMER_MAX_SIZE),
+        )
+
+    def _unique(self) -> str:
+        return str(UUID(int=self._random.getrandbits(128), version=4))
+
     def _member_id(self, name: str) -> str:
-        return f"{name[:MAX_CLIENT_ID]}-{UUID(int=self._random.getrandbits(128), version=4)}"
+        return f"{name[:MAX_CLIENT_ID]}-{self._unique()}"
 
     # Leadership.
 
@@ -301,13 +339,13 @@ class GroupCoordinator:
             replay.take_in, self.config.get(keys.OFFSETS_LOAD_BUFFER_SIZE), lambda: not shard.closed
         )
         self.metrics.damaged += loaded.skipped
+        if shard.closed:
+            return
         for made, _ in enumerate(replay.finish(), 1):
             if made % GROUPS_A_TURN == 0:
                 await deferLater(self.clock, 0)
-            if shard.closed:
-                return
-        if shard.closed:
-            return
+                if shard.closed:
+                    return
         shard.loading = False
         for group in list(shard.groups.values()):
             self.touched(shard, group)
