@@ -30,7 +30,7 @@ def test_the_drawing_has_every_state_and_every_arrow(moves: ModuleType) -> None:
     texts = [element.text for element in drawing.iter() if element.tag.endswith("text")]
     assert texts == [state.value for state in GroupState]
     arrows = [element for element in drawing.iter() if element.get("marker-end")]
-    assert len(arrows) == len(moves.arcs(MOVES)) == 10
+    assert len(arrows) == len(moves.arcs(MOVES)) == 11
 
 
 def test_the_table_has_every_move(moves: ModuleType) -> None:
