@@ -36,7 +36,18 @@ def max_timestamp_offset(log: Log) -> TimestampOffset | None:
     latest = max(log.segments, key=lambda segment: segment.max_timestamp)
     if latest.max_timestamp < 0:
         return None
-    return _in_segment(latest, latest.max_timestamp, log.log_start_offset)
+    found = _in_segment(latest, latest.max_timestamp, log.log_start_offset)
+    return found if found is not None else _latest_left(log)
+
+
+def _latest_left(log: Log) -> TimestampOffset | None:
+    """The same where the record that had the largest timestamp was compacted away, or lies before the log's start."""
+    best: tuple[int, Segment, int, BatchHeader] | None = None
+    for segment in log.segments:
+        for position, header in segment.batches(segment.find(log.log_start_offset)):
+            if header.record_count and (best is None or header.max_timestamp > best[0]):
+                best = header.max_timestamp, segment, position, header
+    return None if best is None else _in_batch(best[1], best[2], best[3], best[0], log.log_start_offset)
 
 
 def _in_segment(segment: Segment, timestamp: int, start_offset: int) -> TimestampOffset | None:
@@ -52,7 +63,7 @@ def _in_segment(segment: Segment, timestamp: int, start_offset: int) -> Timestam
 def _in_batch(
     segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int
 ) -> TimestampOffset | None:
-    if header.log_append_time and header.base_offset >= start_offset and header.record_count:
+    if header.log_append_time and header.base_offset >= start_offset and _is_whole(header):
         return TimestampOffset(header.max_timestamp, header.base_offset, header.leader_epoch)
     data = segment.log.get().pread(header.size, position)
     try:
@@ -63,6 +74,11 @@ def _in_batch(
         if record.timestamp >= timestamp and record.offset >= start_offset:
             return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
     return None
+
+
+def _is_whole(header: BatchHeader) -> bool:
+    """Whether compaction took nothing out of the batch."""
+    return header.record_count == header.last_offset_delta + 1
 
 
 def offsets_before(log: Log, timestamp: int, max_offsets: int, bound: int | None = None) -> list[int]:

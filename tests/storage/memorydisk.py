@@ -115,6 +115,15 @@ class Choice:
                     result[name] = volatile[name]
                 else:
                     del result[name]
+        # A rename is one step: its file has the old name or the new one.
+        before = {entry: name for name, entry in durable.items()}
+        for name, entry in volatile.items():
+            old = before.get(entry, name)
+            if old != name:
+                kept, lost = (name, old) if self.rng.random() < 0.5 else (old, name)
+                if result.get(lost) is entry:
+                    del result[lost]
+                result[kept] = entry
         return result
 
 

@@ -1,0 +1,285 @@
+"""What compaction keeps of a log: properties of the pure core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.errors import DecodeError
+from logbus.records.batch import (
+    Marker,
+    Record,
+    batch_crc,
+    check_crc,
+    decode_batch,
+    encode_batch,
+    encode_marker_batch,
+    read_header,
+)
+from logbus.records.compression import Codec
+from logbus.records.control import ControlType
+from logbus.records.header import ATTRIBUTES_AT, CRC, CRC_AT
+from logbus.storage.compaction import Compaction, learn
+from logbus.storage.keymap import KeyMap
+
+Drawn: TypeAlias = list[tuple[list[tuple[int, bool]], Codec, int, int, bool]]
+"""For each batch: keys with whether the value is a delete marker, the codec, the producer, the gap before it, and
+whether the broker stamps it."""
+
+DAY = 86_400_000
+NOW = 1_700_000_000_000
+
+PAIRS = st.tuples(st.integers(0, 5), st.booleans())
+BATCHES = st.lists(
+    st.tuples(
+        st.lists(PAIRS, min_size=1, max_size=5),
+        st.sampled_from([Codec.NONE, Codec.GZIP, Codec.ZSTD]),
+        st.integers(-1, 2),
+        st.integers(0, 3),
+        st.booleans(),
+    ),
+    max_size=14,
+)
+
+
+def a_log(drawn: Drawn) -> list[bytes]:
+    """Batches with ascending offsets, and gaps where an earlier compaction may have made some."""
+    log, offset = [], 0
+    for pairs, codec, producer, gap, stamped in drawn:
+        offset += gap
+        records = [
+            Record(0, NOW - DAY + offset + i, b"k%d" % key, None if gone else b"v%d" % (offset + i))
+            for i, (key, gone) in enumerate(pairs)
+        ]
+        log.append(
+            encode_batch(
+                records,
+                base_offset=offset,
+                codec=codec,
+                leader_epoch=3,
+                producer_id=producer,
+                producer_epoch=0 if producer >= 0 else -1,
+                base_sequence=offset if producer >= 0 else -1,
+                log_append_time=NOW if stamped else None,
+            )
+        )
+        offset += len(pairs)
+    return log
+
+
+def end_of(log: list[bytes]) -> int:
+    return read_header(log[-1]).next_offset if log else 0
+
+
+def last_of_producers(log: list[bytes]) -> dict[int, int]:
+    headers = map(read_header, log)
+    return {header.producer_id: header.last_offset for header in headers if header.has_producer_id}
+
+
+def clean(
+    log: list[bytes],
+    *,
+    start: int = 0,
+    bound: int | None = None,
+    keys: int = 1000,
+    now: int = NOW,
+    retention: int = DAY,
+    producers: dict[int, int] | None = None,
+) -> tuple[list[bytes], int]:
+    """One round over the whole log as one run; what is left, and how far it came."""
+    seen = KeyMap(keys * 32)
+    end = end_of(log) if bound is None else bound
+    for data in log:
+        header = read_header(data)
+        if start < header.next_offset and header.next_offset <= end:
+            learnt = learn(seen, data, 0, header, start)
+            if learnt < header.next_offset:
+                end = learnt
+                break
+    compaction = Compaction(seen, end, now, retention, last_of_producers(log) if producers is None else producers)
+    left = [bytes(kept) for data in log if (kept := compaction.left(data, 0, read_header(data))) is not None]
+    ending = compaction.end_of_run()
+    return [*left, ending] if ending is not None else left, end
+
+
+def records(log: list[bytes]) -> list[Record]:
+    return [record for data in log if not read_header(data).control for record in decode_batch(data)]
+
+
+def state(found: Iterable[Record]) -> dict[bytes | None, bytes]:
+    """What a reader has in the end who keeps the last value of each key."""
+    last = {record.key: record.value for record in found}
+    return {key: value for key, value in last.items() if value is not None}
+
+
+class Properties(SynchronousTestCase):
+    """What holds of every log."""
+
+    @given(BATCHES, st.integers(0, 3 * DAY))
+    def test_the_last_value_of_each_key(self, drawn: Drawn, later: int) -> None:
+        """A reader from the start sees of each key the last value, and of values nothing more."""
+        log = a_log(drawn)
+        left, _ = clean(log, now=NOW + later)
+        self.assertEqual(state(records(left)), state(records(log)))
+        keys = [record.key for record in records(left)]
+        self.assertEqual(len(keys), len(set(keys)))
+
+    @given(BATCHES, st.integers(0, 80))
+    def test_nothing_above_the_bound_changes(self, drawn: Drawn, bound: int) -> None:
+        """From the bound on every record stays as it is; a batch that lies behind it stays byte for byte."""
+        log = a_log(drawn)
+        left, end = clean(log, bound=bound)
+        self.assertEqual(
+            [record for record in records(left) if record.offset >= end],
+            [record for record in records(log) if record.offset >= end],
+        )
+        self.assertEqual(
+            [data for data in left if read_header(data).base_offset >= end],
+            [data for data in log if read_header(data).base_offset >= end],
+        )
+
+    @given(BATCHES)
+    def test_offsets_stay(self, drawn: Drawn) -> None:
+        """What is left is some of what was there, in order, each batch with its range, its producer and a good CRC."""
+        log = a_log(drawn)
+        left, _ = clean(log)
+        before = {read_header(data).base_offset: read_header(data) for data in log}
+        known = {record.offset: record for record in records(log)}
+        for data in left:
+            header = read_header(data)
+            was = before[header.base_offset]
+            self.assertTrue(check_crc(data, 0, header))
+            for name in ("last_offset_delta", "leader_epoch", "producer_id", "producer_epoch", "base_sequence"):
+                self.assertEqual(getattr(header, name), getattr(was, name), name)
+            self.assertEqual(header.log_append_time, was.log_append_time)
+            if header.record_count:
+                self.assertEqual(header.codec, was.codec)
+        bases = [read_header(data).base_offset for data in left]
+        self.assertEqual(bases, sorted(bases))
+        offsets = [record.offset for record in records(left)]
+        self.assertEqual(offsets, sorted(offsets))
+        for record in records(left):
+            self.assertEqual(record, known[record.offset])
+
+    @given(BATCHES)
+    def test_what_batches_stand_for(self, drawn: Drawn) -> None:
+        """The log ends where it did; each producer's last batch is there, so that its sequence goes on."""
+        log = a_log(drawn)
+        left, _ = clean(log)
+        self.assertEqual(end_of(left), end_of(log))
+        self.assertEqual(last_of_producers(left), last_of_producers(log))
+        for data in left[:-1]:
+            header = read_header(data)
+            if not header.record_count:
+                self.assertEqual(last_of_producers(log)[header.producer_id], header.last_offset)
+
+    @given(BATCHES, st.integers(0, 2 * DAY))
+    def test_a_second_time(self, drawn: Drawn, later: int) -> None:
+        """Who cleans twice changes nothing the second time."""
+        once, end = clean(a_log(drawn), now=NOW + later)
+        twice, again = clean(once, now=NOW + later)
+        self.assertEqual((twice, again), (once, end))
+
+    @given(BATCHES, st.lists(st.integers(0, 60), max_size=4), st.integers(1, 4))
+    def test_in_rounds(self, drawn: Drawn, bounds: list[int], keys: int) -> None:
+        """However the work is cut into rounds, by bounds or by memory, the records left are the same in the end."""
+        log = a_log(drawn)
+        whole = records(clean(log)[0])
+        left, start = log, 0
+        for bound in sorted(min(bound, end_of(log)) for bound in bounds):
+            left, reached = clean(left, start=start, bound=max(bound, start), keys=keys)
+            start = max(start, reached)
+        for _ in range(200):
+            if start >= end_of(log):
+                break
+            left, reached = clean(left, start=start, keys=keys)
+            self.assertGreater(reached, start)
+            start = reached
+        self.assertEqual(records(left), whole)
+
+    @given(BATCHES, st.integers(0, DAY - 1), st.integers(0, 3))
+    @settings(max_examples=50)
+    def test_markers_stay_a_while(self, drawn: Drawn, waits: int, rounds: int) -> None:
+        """A reader who began before a key was cleaned sees its delete marker for delete.retention.ms; then it goes."""
+        log = a_log(drawn)
+        markers = {r.key for r in records(log) if r.value is None} - set(state(records(log)))
+        left, _ = clean(log)
+        for i in range(rounds):
+            left, _ = clean(left, now=NOW + waits * (i + 1) // (rounds + 1))
+        self.assertEqual({record.key for record in records(left) if record.value is None}, markers)
+        left, _ = clean(left, now=NOW + DAY)
+        self.assertEqual([record.key for record in records(left) if record.value is None], [])
+        self.assertEqual(state(records(left)), state(records(log)))
+
+
+class CompactionTests(SynchronousTestCase):
+    """Particular batches."""
+
+    def test_the_delete_horizon(self) -> None:
+        """The date is in the batch as Kafka has it (KIP-534), and the records' own times are as they were."""
+        log = a_log([([(1, False), (1, True)], Codec.NONE, -1, 0, False)])
+        left, _ = clean(log)
+        header = read_header(left[0])
+        self.assertEqual(header.attributes, 1 << 6)
+        self.assertEqual((header.base_timestamp, header.delete_horizon), (NOW + DAY, NOW + DAY))
+        self.assertEqual(header.max_timestamp, NOW - DAY + 1)
+        self.assertEqual(records(left), [Record(1, NOW - DAY + 1, b"k1", None)])
+
+    def test_the_horizon_waits_for_the_bound(self) -> None:
+        """Of a batch that is cleaned in part no marker gets its date: older values of its key may still be there."""
+        log = a_log([([(1, True), (2, False)], Codec.NONE, -1, 0, False)])
+        left, _ = clean(log, bound=1)
+        self.assertEqual(left, log)
+
+    def test_transactions_and_markers_stay(self) -> None:
+        """Whether a transaction was committed is not known: its records stay, and replace nobody."""
+        one = encode_batch([Record(0, NOW, b"k", b"old")])
+        inside = encode_batch(
+            [Record(0, NOW, b"k", b"perhaps")],
+            base_offset=1, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True,
+        )  # fmt: skip
+        key = b"\0\0\0\0"  # of the marker below, if it were a user's
+        marker = encode_marker_batch(
+            Marker(ControlType.ABORT, 0), base_offset=2, producer_id=7, producer_epoch=0, timestamp=NOW
+        )
+        newer = encode_batch([Record(0, NOW, key, b"x")], base_offset=3)
+        left, end = clean([one, inside, marker, newer], producers={})
+        self.assertEqual((left, end), ([one, inside, marker, newer], 4))
+
+    def test_records_without_a_key(self) -> None:
+        """They stay, and are counted."""
+        data = encode_batch([Record(0, NOW, None, b"x"), Record(0, NOW, b"k", b"1"), Record(0, NOW, b"k", b"2")])
+        keys = KeyMap(1000)
+        header = read_header(data)
+        self.assertEqual(learn(keys, data, 0, header), 3)
+        compaction = Compaction(keys, 3, NOW, DAY)
+        left = bytes(compaction.left(data, 0, header) or b"")
+        self.assertEqual([record.value for record in decode_batch(left)], [b"x", b"2"])
+        self.assertEqual((compaction.keyless, compaction.removed, compaction.records), (1, 1, 3))
+
+    def test_damage(self) -> None:
+        """A batch whose CRC is wrong is not written anew with a right one."""
+        data = bytearray(encode_batch([Record(0, NOW, b"k", b"value")]))
+        data[-2] ^= 1
+        header = read_header(data)
+        self.assertRaises(DecodeError, learn, KeyMap(1000), data, 0, header)
+        self.assertRaises(DecodeError, Compaction(KeyMap(1000), 1, NOW, DAY).left, data, 0, header)
+
+    def test_unreadable(self) -> None:
+        """Nor is one whose records cannot be read, though its CRC is right."""
+        data = bytearray(encode_batch([Record(0, NOW, b"k", b"value")]))
+        data[ATTRIBUTES_AT + 1] = 5
+        CRC.pack_into(data, CRC_AT, batch_crc(data, 0, len(data)))
+        self.assertRaises(DecodeError, learn, KeyMap(1000), data, 0, read_header(data))
+
+    def test_producers_of_old(self) -> None:
+        """Of a producer that is forgotten no batch is kept for its own sake."""
+        drawn: Drawn = [([(1, False)], Codec.NONE, 1, 0, False), ([(1, False)], Codec.NONE, 2, 0, False)]
+        known, _ = clean(a_log(drawn))
+        self.assertEqual([read_header(data).record_count for data in known], [0, 1])
+        forgotten, _ = clean(a_log(drawn), producers={2: 1})
+        self.assertEqual([read_header(data).record_count for data in forgotten], [1])
