@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from logbus.config import keys
 from logbus.coordination.commits import Commits
+from logbus.coordination.consumers import CONSUMER, Consumers
 from logbus.coordination.groups import OFFSETS_TOPIC
 from logbus.handlers.configs import ConfigHandlers
+from logbus.handlers.consumer_groups import ConsumerGroupHandlers
 from logbus.handlers.coordinators import CoordinatorHandlers
 from logbus.handlers.fetch import FetchHandlers
 from logbus.handlers.fetch_sessions import FetchSessions
@@ -23,7 +25,7 @@ from logbus.handlers.producers import ProducerHandlers
 from logbus.handlers.routing import Router, VersionRange
 from logbus.handlers.topics import TopicHandlers
 from logbus.handlers.versions import VersionHandlers
-from logbus.wire.releases import advertised_table
+from logbus.wire.releases import CONSUMER_GROUP_APIS, advertised_table
 
 if TYPE_CHECKING:
     from logbus.broker import Broker
@@ -67,7 +69,12 @@ def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers
             GroupHandlers(groups),
             GroupOffsetHandlers(groups, Commits(groups), upkeep, metadata, config),
             GroupAdminHandlers(groups, upkeep),
+            ConsumerGroupHandlers(Consumers(groups)),
         ]
     )
-    advertised.update(advertised_table(release, router.served))
+    served = dict(router.served)
+    if CONSUMER not in config.get(keys.GROUP_COORDINATOR_REBALANCE_PROTOCOLS):
+        for key in CONSUMER_GROUP_APIS:
+            del served[key]
+    advertised.update(advertised_table(release, served))
     return router, produce, fetch

@@ -332,19 +332,22 @@ class GroupCoordinator:
             except Exception:
                 self._log.failure("group {group!r} cannot be given up in order", group=group.group_id)
 
+    def _has(self, shard: Shard) -> bool:
+        return self.shards.get(shard.number) is shard
+
     async def _load(self, shard: Shard) -> None:
         began = self.clock.seconds()
         replay = Replay(shard, self)
         loaded = await shard.log.load(
-            replay.take_in, self.config.get(keys.OFFSETS_LOAD_BUFFER_SIZE), lambda: not shard.closed
+            replay.take_in, self.config.get(keys.OFFSETS_LOAD_BUFFER_SIZE), lambda: self._has(shard)
         )
         self.metrics.damaged += loaded.skipped
-        if shard.closed:
+        if not self._has(shard):
             return
         for made, _ in enumerate(replay.finish(), 1):
             if made % GROUPS_A_TURN == 0:
                 await deferLater(self.clock, 0)
-                if shard.closed:
+                if not self._has(shard):
                     return
         shard.loading = False
         for group in list(shard.groups.values()):

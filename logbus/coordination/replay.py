@@ -11,6 +11,7 @@ from typing import Protocol
 
 from attrs import define, field
 
+from logbus.coordination.consumer.group import ConsumerGroup
 from logbus.coordination.igroup import Change, Group
 from logbus.coordination.records import UnknownKey, decode_change
 from logbus.coordination.shard import Shard
@@ -26,6 +27,12 @@ class GroupMaker(Protocol):
     def restored(self, shard: Shard, group_id: str, value: GroupMetadataValue) -> Group:
         """A classic group as it was; its members' sessions begin anew."""
 
+    def consumer(self, shard: Shard, group_id: str) -> ConsumerGroup:
+        """A new group of the consumer protocol, without members."""
+
+    def activate(self, group: ConsumerGroup) -> None:
+        """All its records are read: the sessions of its members begin anew."""
+
 
 @define(eq=False)
 class Replay:
@@ -39,6 +46,7 @@ class Replay:
     maker: GroupMaker
     passed_over: dict[int, int] = field(factory=dict, init=False)
     _classic: dict[str, GroupMetadataValue] = field(factory=dict, init=False)
+    _consumer: dict[str, ConsumerGroup] = field(factory=dict, init=False)
 
     def take_in(self, key: bytes | None, value: bytes | None) -> None:
         """
@@ -61,12 +69,22 @@ class Replay:
                 self._classic.pop(key.group, None)
             else:
                 self._classic[key.group] = value
+        else:
+            group = self._consumer.get(key.group_id)
+            if group is None:
+                group = self._consumer[key.group_id] = self.maker.consumer(self.shard, key.group_id)
+            group.apply(change)
 
     def finish(self) -> Iterator[None]:
         """Make the groups, one at each step. Who has committed offsets and nothing else is a group, too."""
         groups = self.shard.groups
         for group_id, value in self._classic.items():
             groups[group_id] = self.maker.restored(self.shard, group_id, value)
+            yield
+        for group_id, group in self._consumer.items():
+            if not group.is_dead and group_id not in groups:
+                self.maker.activate(group)
+                groups[group_id] = group
             yield
         for group_id in self.shard.offsets:
             if group_id not in groups:

@@ -14,7 +14,20 @@ from logbus.errors import ErrorCode
 from logbus.handlers.routing import Answer, VersionRange, serves
 from logbus.net.context import RequestContext
 from logbus.wire.connection import Request
-from logbus.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from logbus.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from logbus.wire.releases import finalized_features
+
+FEATURES_EPOCH = 1
+"""Which state of the cluster's features this is (KIP-584): they do not change while a broker runs."""
+
+#: The first version whose clients can read that a feature may be off: supported from level 0 (KIP-1022).
+FEATURES_FROM_ZERO_VERSION = 4
 
 # KIP-511; the length is ours, so that a name can go into logs and metrics.
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]{0,126}[a-zA-Z0-9])?")
@@ -49,9 +62,20 @@ class VersionHandlers:
             self._log.debug(
                 "{host}:{port} is {name} {version}", host=context.host, port=context.port, name=name, version=version
             )
+        features = finalized_features(self.advertised)
         return ApiVersionsResponse(
             api_keys=[
                 ApiVersion(api_key=key, min_version=first, max_version=last)
                 for key, (first, last) in sorted(self.advertised.items())
-            ]
+            ],
+            supported_features=[
+                SupportedFeatureKey(name=name, min_version=0, max_version=level)
+                for name, level in features.items()
+                if request.api_version >= FEATURES_FROM_ZERO_VERSION
+            ],
+            finalized_features_epoch=FEATURES_EPOCH if features else -1,
+            finalized_features=[
+                FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+                for name, level in features.items()
+            ],
         )

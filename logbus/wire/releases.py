@@ -5,11 +5,15 @@ Clients infer a release from the table they are given, and some trust a release 
 advertised must be one coherent release, and never more than is served. Left out are the APIs between Kafka's own
 brokers and controllers (4–7, 52–56, 58–59, 62–64, 67, 70, 73, 80–87), which we do not speak, and the consumer group
 protocol of KIP-848 (68, 69) before 4.0, where it was an early access feature that stood in the table but was off.
+
+The default table has that protocol all the same, as Kafka 4 has it, with the feature ``group.version`` that says so. No
+client takes it for a sign of Kafka 4: kafka-python infers 3.9 from the other APIs, librdkafka looks at these two for
+themselves (it needs exactly ConsumerGroupHeartbeat 1 and ConsumerGroupDescribe 0), and Java clients, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from functools import cache
 
 from logbus.errors import ConfigError
@@ -20,6 +24,9 @@ RELEASES = ("2.1", "2.8", "3.0", "3.5", "3.9", "4.0", "4.3")
 
 DEFAULT_MAXIMA = "3.9"
 DEFAULT_MINIMA = "4.3"
+
+CONSUMER_GROUP_APIS = (68, 69)
+"""What serves the protocol of KIP-848; in the default table though 3.9 has it not."""
 
 _PRODUCE = 0
 
@@ -110,14 +117,16 @@ def default_table() -> Mapping[int, VersionRange]:
     """
     What is offered unless a release is asked for: the newest versions of Kafka 3.9, the oldest of Kafka 4.3.
 
-    It is taken for 3.9 by clients that infer a release, and leaves out the versions that Kafka no longer has.
+    It is taken for 3.9 by clients that infer a release, leaves out the versions that Kafka no longer has, and adds
+    :data:`CONSUMER_GROUP_APIS`.
     """
     oldest = release_table(DEFAULT_MINIMA)
-    return {
+    table = {
         key: VersionRange(max(lowest, oldest[key].min), highest)
         for key, (lowest, highest) in release_table(DEFAULT_MAXIMA).items()
         if key in oldest
     }
+    return table | {key: oldest[key] for key in CONSUMER_GROUP_APIS}
 
 
 def advertised_table(release: str | None, served: Mapping[int, tuple[int, int]]) -> dict[int, VersionRange]:
@@ -139,6 +148,15 @@ def advertised_table(release: str | None, served: Mapping[int, tuple[int, int]])
             if common.min <= common.max:
                 advertised[key] = common._replace(min=0) if key == _PRODUCE else common
     return advertised
+
+
+def finalized_features(advertised: Container[int]) -> Mapping[str, int]:
+    """
+    The levels of Kafka's features that a broker with this table runs at (KIP-584).
+
+    ``group.version`` 1 is the consumer group protocol: who advertises its APIs has it.
+    """
+    return {"group.version": 1} if all(key in advertised for key in CONSUMER_GROUP_APIS) else {}
 
 
 @cache

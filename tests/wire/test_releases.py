@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import ConfigError
 from logbus.wire.messages import API_KEYS, api
-from logbus.wire.releases import RELEASES, advertised_table, default_table, release_table
+from logbus.wire.releases import RELEASES, advertised_table, default_table, finalized_features, release_table
 
 try:
     from kafka.protocol.broker_version_data import BROKER_API_VERSIONS, infer_broker_version_from_api_versions
@@ -76,10 +76,11 @@ class TablesTests(SynchronousTestCase):
                 self.assertGreaterEqual(release_table(newer)[key].max, highest, (key, newer))
 
     def test_default_table(self) -> None:
-        """It has the newest versions of 3.9 without those that Kafka has removed since."""
+        """It has the newest versions of 3.9 without those that Kafka has removed since, and the consumer protocol."""
         table = default_table()
         self.assertEqual({key: tuple(table[key]) for key in TIER_1}, TIER_1)
-        self.assertNotIn(68, table)
+        self.assertEqual({key: tuple(table[key]) for key in (68, 69)}, {68: (0, 1), 69: (0, 1)})
+        self.assertEqual(set(table) - set(release_table("3.9")), {68, 69})
 
     def test_unknown_release(self) -> None:
         """The error says which releases are known."""
@@ -99,6 +100,12 @@ class AdvertisedTests(SynchronousTestCase):
     def test_no_common_version_is_no_api(self) -> None:
         """An API of which release and broker share no version is not told, Produce neither."""
         self.assertEqual(advertised_table("2.1", {0: (8, 13), 1: (12, 18), 18: (0, 4)}), {18: (0, 2)})
+
+    def test_feature_of_the_consumer_protocol(self) -> None:
+        """Who is offered the consumer protocol is told that it is on; a table of Kafka 3.9 has neither."""
+        served = dict(release_table("4.3"))
+        for release, expected in ((None, {"group.version": 1}), ("3.9", {}), ("4.0", {"group.version": 1})):
+            self.assertEqual(finalized_features(advertised_table(release, served)), expected, release)
 
     def test_private_apis_are_not_told(self) -> None:
         """What no Kafka release has is for our own brokers only."""

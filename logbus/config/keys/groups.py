@@ -24,8 +24,8 @@ GROUP_MAX_SIZE = int32("group.max.size", 5000, "Most members of one group.", at_
 
 GROUP_COORDINATOR_REBALANCE_PROTOCOLS = texts(
     "group.coordinator.rebalance.protocols",
-    ("classic",),
-    "Group protocols on offer; ``consumer`` is the one of KIP-848.",
+    ("classic", "consumer"),
+    "Group protocols on offer; ``consumer`` is the one of KIP-848. Members of the classic one are always served.",
     choices=("classic", "consumer"),
     empty=False,
 )

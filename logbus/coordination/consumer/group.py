@@ -35,8 +35,8 @@ RETRY_S = 1.0
 
 Save = Callable[[Sequence[Change], Callable[[ApiError | None], None]], None]
 """
-Has records written as one batch. The second argument is called exactly once: within the call with the error if they
-could not be appended, else now or later, with None or with why they may not last.
+Appends records as one batch; raises ApiError if it cannot. Its second argument is called once, now or later, when it is
+known whether they will last: with None, or with the error.
 """
 
 
@@ -224,27 +224,21 @@ class ConsumerGroup:
 
     def save(self, changes: Sequence[Change], done: Callable[[ApiError | None], None]) -> bool:
         """
-        Have ``changes``, made by the last request, written.
+        Append ``changes``, made by the last request.
 
-        :param done: hears what became of them; at once if there are none.
+        :param done: hears what became of them, once; at once if there are none.
         :return: False if they could not be appended: they are taken back then.
         """
         if not changes:
             done(None)
             return True
-        appended = False
-        failed = False
-
-        def outcome(error: ApiError | None) -> None:
-            nonlocal failed
-            if error is not None and not appended:
-                failed = True
-                self.undo()
+        try:
+            self._save(changes, done)
+        except ApiError as error:
+            self.undo()
             done(error)
-
-        self._save(changes, outcome)
-        appended = True
-        return not failed
+            return False
+        return True
 
     # Heartbeats.
 

@@ -90,10 +90,9 @@ class Log:
     def save(self, changes: Sequence[Change], done: Callable[[ApiError | None], None]) -> None:
         """See Save."""
         if self.broken:
-            done(ApiError(ErrorCode.NOT_COORDINATOR))
-        else:
-            self.records += map(encode_change, changes)
-            done(None)
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        self.records += map(encode_change, changes)
+        done(None)
 
     def heartbeat(self, now: float, beat: Beat) -> BeatResult:
         """A heartbeat as a coordinator serves it: append first, take back if that fails."""

@@ -1,0 +1,91 @@
+"""
+Requests of the consumer protocol, and groups that change from one protocol to the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import define
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from logbus.config import keys
+from logbus.coordination.consumer.beats import Beat, BeatResult
+from logbus.coordination.consumer.group import ConsumerGroup, ConsumerGroupDescription
+from logbus.coordination.consumer.member import JOINING
+from logbus.coordination.group import ClassicGroup
+from logbus.coordination.groups import GroupCoordinator
+from logbus.coordination.igroup import Change
+from logbus.coordination.shard import Shard
+from logbus.errors import ApiError, ErrorCode
+
+CONSUMER = "consumer"
+
+
+@define(eq=False)
+class Consumers:
+    """Takes heartbeats of the consumer protocol."""
+
+    _coordinator: GroupCoordinator
+    _log = Logger()
+
+    def heartbeat(self, group_id: str, beat: Beat) -> Deferred[BeatResult]:
+        """
+        Let a member join, stay or leave; who joins makes the group.
+
+        :return: fires when what has changed is durable.
+        :raise ApiError: nothing has changed: as :meth:`.GroupCoordinator.shard_of`, :meth:`.ConsumerGroup.heartbeat`
+            and :meth:`.StateLog.append`; GROUP_ID_NOT_FOUND; UNSUPPORTED_VERSION: the protocol is not on offer here.
+        """
+        coordinator = self._coordinator
+        if CONSUMER not in coordinator.config.get(keys.GROUP_COORDINATOR_REBALANCE_PROTOCOLS):
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION, "group.coordinator.rebalance.protocols has no consumer protocol here"
+            )
+        shard = coordinator.shard_of(group_id)
+        group, first = self._group(shard, group_id, joins=beat.epoch == JOINING)
+        former = shard.groups.get(group_id)
+        result, changes = group.heartbeat(coordinator.clock.seconds(), beat)
+        try:
+            durable = shard.save([*first, *changes])
+        except ApiError:
+            group.undo()
+            raise
+        if former is not group:
+            if former is not None:
+                coordinator.forget(shard, former)
+                self._log.info("group {group!r} speaks the consumer protocol from now on", group=group_id)
+            shard.groups[group_id] = group
+        coordinator.touched(shard, group)
+        return durable.addCallback(lambda _: result)
+
+    def describe(self, group_id: str) -> ConsumerGroupDescription:
+        """
+        A group.
+
+        :raise ApiError: as :meth:`.GroupCoordinator.shard_of`; GROUP_ID_NOT_FOUND.
+        """
+        group = self._coordinator.group(group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise _not_found(group_id, "there is no group" if group is None else "of the classic protocol is the group")
+        return group.describe()
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of a topic, if it still exists."""
+        return self._coordinator.topics.name(topic_id)
+
+    def _group(self, shard: Shard, group_id: str, *, joins: bool) -> tuple[ConsumerGroup, Sequence[Change]]:
+        """The group to ask, which may not be in the shard yet, and what must be recorded if it is a new one."""
+        group = shard.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group, ()
+        if group is None and joins:
+            return self._coordinator.consumer(shard, group_id), ()
+        if isinstance(group, ClassicGroup) and joins and group.is_empty:
+            return self._coordinator.consumer(shard, group_id), group.tombstones()
+        raise _not_found(group_id, "there is no group" if group is None else "of the classic protocol is the group")
+
+
+def _not_found(group_id: str, why: str) -> ApiError:
+    return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{why} {group_id!r}")

@@ -1,0 +1,56 @@
+"""
+The cluster's topics as groups of the consumer protocol look at them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from uuid import UUID
+
+from attrs import define, field
+
+from logbus.cluster.metadata import ClusterMetadata
+from logbus.coordination.consumer.partitions import TopicId
+from logbus.coordination.consumer.topics import Topic
+
+
+@define(eq=False)
+class MetadataTopics:
+    """
+    What the metadata says of topics, with a version of its own: most changes of the metadata are elections, and
+    nothing that a group would have to look at.
+
+    A change of the metadata costs one look at each topic, once, however many groups there are.
+    """
+
+    _metadata: ClusterMetadata
+    _seen: int = field(default=-1, init=False)
+    _version: int = field(default=0, init=False)
+    _topics: dict[str, Topic] = field(factory=dict, init=False)
+
+    @property
+    def version(self) -> int:
+        """See :class:`.TopicsView`."""
+        if self._seen != self._metadata.version:
+            topics = {
+                name: Topic(image.topic_id.bytes, len(image.partitions))
+                for name, image in self._metadata.topics.items()
+            }
+            if topics != self._topics:
+                self._topics = topics
+                self._version += 1
+            self._seen = self._metadata.version
+        return self._version
+
+    def topic(self, name: str) -> Topic | None:
+        """See :class:`.TopicsView`."""
+        return self._topics.get(name)
+
+    def name(self, topic_id: TopicId) -> str | None:
+        """See :class:`.TopicsView`."""
+        image = self._metadata.topic_by_id(UUID(bytes=topic_id))
+        return None if image is None else image.name
+
+    def names(self) -> Collection[str]:
+        """See :class:`.TopicsView`."""
+        return self._topics.keys()

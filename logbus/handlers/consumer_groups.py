@@ -1,0 +1,135 @@
+"""
+Groups of the consumer protocol (KIP-848): ConsumerGroupHeartbeat, ConsumerGroupDescribe.
+"""
+
+from __future__ import annotations
+
+from attrs import define
+
+from logbus.coordination.consumer.beats import Beat, BeatResult
+from logbus.coordination.consumer.group import ConsumerGroupDescription
+from logbus.coordination.consumer.partitions import Partitions, from_wire
+from logbus.coordination.consumers import Consumers
+from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.group_admin import GROUP_OPERATIONS
+from logbus.handlers.routing import Answer, serves, task
+from logbus.net.context import RequestContext
+from logbus.wire.connection import Request
+from logbus.wire.messages.consumer_groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    DescribedAssignment,
+    DescribedConsumer,
+    DescribedConsumerGroup,
+    DescribedTopicPartitions,
+    HeartbeatAssignment,
+    HeartbeatTopicPartitions,
+)
+
+#: The first version in which members make their own ids (KIP-1082).
+OWN_MEMBER_ID_VERSION = 1
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+
+
+@define(eq=False)
+class ConsumerGroupHandlers:
+    """Serves members of groups of the consumer protocol, and who asks about them."""
+
+    _consumers: Consumers
+
+    @serves(68, 0, 1)
+    @task
+    async def heartbeat(self, context: RequestContext, request: Request) -> ConsumerGroupHeartbeatResponse:
+        message: ConsumerGroupHeartbeatRequest = request.message
+        beat = Beat(
+            member_id=message.member_id,
+            epoch=message.member_epoch,
+            instance_id=message.instance_id,
+            rack_id=message.rack_id,
+            rebalance_timeout_ms=message.rebalance_timeout_ms,
+            topics=None if message.subscribed_topic_names is None else tuple(message.subscribed_topic_names),
+            regex=message.subscribed_topic_regex,
+            assignor=message.server_assignor,
+            owned=None if message.topic_partitions is None else from_wire(message.topic_partitions),
+            client_id=context.client_id or "",
+            client_host=f"/{context.host}",
+            requires_member_id=request.api_version >= OWN_MEMBER_ID_VERSION,
+        )
+        try:
+            if not message.group_id.strip():
+                raise ApiError(ErrorCode.INVALID_REQUEST, "the group id is empty")
+            return answered(await self._consumers.heartbeat(message.group_id, beat))
+        except ApiError as e:
+            return ConsumerGroupHeartbeatResponse(error_code=e.code, error_message=e.message)
+
+    @serves(69, 0, 1)
+    def describe(self, context: RequestContext, request: Request) -> Answer:
+        message: ConsumerGroupDescribeRequest = request.message
+        groups = []
+        for group_id in dict.fromkeys(message.group_ids):
+            try:
+                if not group_id:
+                    raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+                described = self._described(group_id, self._consumers.describe(group_id))
+                if message.include_authorized_operations:
+                    described.authorized_operations = GROUP_OPERATIONS
+            except ApiError as e:
+                described = DescribedConsumerGroup(group_id=group_id, error_code=e.code, error_message=e.message)
+            groups.append(described)
+        return ConsumerGroupDescribeResponse(groups=groups)
+
+    def _described(self, group_id: str, description: ConsumerGroupDescription) -> DescribedConsumerGroup:
+        return DescribedConsumerGroup(
+            group_id=group_id,
+            group_state=description.state,
+            group_epoch=description.epoch,
+            assignment_epoch=description.target_epoch,
+            assignor_name=description.assignor,
+            members=[
+                DescribedConsumer(
+                    member_id=member.member_id,
+                    instance_id=member.instance_id,
+                    rack_id=member.rack_id,
+                    member_epoch=position.epoch,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    subscribed_topic_names=list(member.topics),
+                    subscribed_topic_regex=member.regex,
+                    assignment=self._named(position.assigned),
+                    target_assignment=self._named(target),
+                    member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
+                )
+                for member, position, target in description.members
+            ],
+        )
+
+    def _named(self, partitions: Partitions) -> DescribedAssignment:
+        """Partitions of topics that still exist."""
+        names = {topic_id: self._consumers.topic_name(topic_id) for topic_id in partitions}
+        return DescribedAssignment(
+            topic_partitions=[
+                DescribedTopicPartitions(topic_id=topic_id, topic_name=name, partitions=sorted(partitions[topic_id]))
+                for topic_id, name in sorted(names.items())
+                if name is not None
+            ]
+        )
+
+
+def answered(result: BeatResult) -> ConsumerGroupHeartbeatResponse:
+    """The answer to a heartbeat."""
+    assignment = None
+    if result.assignment is not None:
+        assignment = HeartbeatAssignment(
+            topic_partitions=[
+                HeartbeatTopicPartitions(topic_id=topic_id, partitions=sorted(numbers))
+                for topic_id, numbers in sorted(result.assignment.items())
+            ]
+        )
+    return ConsumerGroupHeartbeatResponse(
+        member_id=result.member_id,
+        member_epoch=result.epoch,
+        heartbeat_interval_ms=result.heartbeat_interval_ms,
+        assignment=assignment,
+    )
