@@ -67,8 +67,8 @@ class DescribeTests(GroupCase):
     def test_one_name_many_times(self) -> None:
         """It is described once: a name costs bytes, a group much more."""
         commit(self.client, {("t", 0): 1})
-        response = self.client.ask(DescribeGroupsRequest(groups=["g"] * 400 + ["h"]), 5)
-        self.assertEqual([group.group_id for group in response.groups], ["g", "h"])
+        response = self.client.ask(DescribeGroupsRequest(groups=["a group"] * 100 + ["h"]), 5)
+        self.assertEqual([group.group_id for group in response.groups], ["a group", "h"])
 
 
 class ListTests(GroupCase):
