@@ -38,7 +38,7 @@ def kill(broker: Running) -> None:
     broker.process.wait(10)
 
 
-def again(directory: Path) -> Running:
+def again(directory: Path, system: type[Logbus] = Logbus) -> Running:
     """Start on a directory that has been used; what the harness leaves beside the data is made anew."""
     moved = directory.with_name(directory.name + "+")
     moved.mkdir()
@@ -47,7 +47,7 @@ def again(directory: Path) -> Running:
     moved_data = moved / "data"
     broker_directory = directory
 
-    class Used(Logbus):
+    class Used(system):  # type: ignore[valid-type, misc]
         def prepare(self, directory: Path, port: int, synced: bool | None) -> list[str]:
             shutil.move(moved_data, directory / "data")
             moved.rmdir()
