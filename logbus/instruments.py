@@ -7,6 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from logbus.coordination.groups import GroupCoordinator
+from logbus.coordination.states import GroupState
+from logbus.metrics import Family, Sample
 from logbus.wire.messages import API_NAMES
 
 if TYPE_CHECKING:
@@ -75,6 +78,31 @@ def instrument(broker: Broker) -> None:
         "1 on the broker that is the controller.",
         lambda: int(broker.metadata.controller_id == broker.broker_id),
     )
+    groups, grouped = broker.group_coordinator, broker.group_coordinator.metrics
+    registry.add_source(lambda: [_groups(groups)])
+    gauge("logbus_committed_offsets", "Offsets that groups have committed.", groups.committed_count)
+    gauge(
+        "logbus_group_partitions_loading",
+        "Partitions of groups that are being read, and not served yet.",
+        lambda: sum(shard.loading for shard in groups.shards.values()),
+    )
+    counter("logbus_offset_commits_total", "Offsets committed.", lambda: grouped.commits)
+    counter("logbus_offsets_expired_total", "Committed offsets forgotten for their age.", lambda: grouped.expired)
+    counter("logbus_group_loads_total", "Partitions of groups read back.", lambda: grouped.loads)
+    counter("logbus_group_load_seconds_total", "What reading them back took.", lambda: grouped.load_seconds)
+    counter(
+        "logbus_group_records_damaged_total",
+        "Damaged records of groups, passed over when they were read back.",
+        lambda: grouped.damaged,
+    )
     requests = registry.counter("logbus_requests_total", "Requests by API.", ("api",))
     for key in broker.router.served:
         requests.labels(api=API_NAMES[key]).function = lambda key=key: broker.router.counts[key]
+
+
+def _groups(coordinator: GroupCoordinator) -> Family:
+    """How many groups are in which state; the states that groups are usually in are always there."""
+    usual = {state.value: 0 for state in GroupState if state is not GroupState.DEAD}
+    counted = {**usual, **coordinator.states()}
+    samples = (Sample("logbus_groups", (("state", state),), count) for state, count in counted.items())
+    return Family("logbus_groups", "Groups that this broker coordinates, by state.", "gauge", samples)

@@ -154,6 +154,10 @@ class GroupCoordinator:
         offsets = self.shard_of(group_id).offsets.get(group_id)
         return {} if offsets is None else offsets.committed
 
+    def committed_count(self) -> int:
+        """How many offsets all groups have committed."""
+        return sum(len(offsets) for shard in self.active_shards() for offsets in shard.offsets.values())
+
     def states(self) -> Counter[str]:
         """How many groups are in which state."""
         return Counter(group.state_name for group in self.groups())
