@@ -114,6 +114,7 @@ class Cleaning:
     async def _replace(self, run: tuple[Segment, ...]) -> None:
         """Write what stays of neighbouring segments into one, and put that in their place, if anything changed."""
         log, first = self.log, run[0]
+        self._check(run)
         if not any(segment.size for segment in run):
             return
         new = Segment(log.disk, log.files, log.directory, first.base_offset, first.created_ms, names.CLEANED)
