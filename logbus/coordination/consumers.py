@@ -14,9 +14,11 @@ from logbus.config import keys
 from logbus.coordination.consumer.beats import Beat, BeatResult
 from logbus.coordination.consumer.group import ConsumerGroup, ConsumerGroupDescription
 from logbus.coordination.consumer.member import JOINING
+from logbus.coordination.consumer.migration import upgrade
 from logbus.coordination.group import ClassicGroup
 from logbus.coordination.groups import GroupCoordinator
 from logbus.coordination.igroup import Change
+from logbus.coordination.settings import migration_policy
 from logbus.coordination.shard import Shard
 from logbus.errors import ApiError, ErrorCode
 
@@ -84,6 +86,9 @@ class Consumers:
             return self._coordinator.consumer(shard, group_id), ()
         if isinstance(group, ClassicGroup) and joins and group.is_empty:
             return self._coordinator.consumer(shard, group_id), group.tombstones()
+        if isinstance(group, ClassicGroup) and joins and migration_policy(self._coordinator.config).up:
+            upgraded = self._coordinator.consumer(shard, group_id)
+            return upgraded, upgrade(self._coordinator.clock.seconds(), group, upgraded)
         raise _not_found(group_id, "there is no group" if group is None else "of the classic protocol is the group")
 
 

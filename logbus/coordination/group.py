@@ -145,6 +145,16 @@ class ClassicGroup:
         never_was = self.is_empty and not self._rebalance.recorded and not self._members.pending
         return never_was or self.state is GroupState.DEAD
 
+    @property
+    def members(self) -> Sequence[Member]:
+        """Its members, in the order they came; for a migration to the consumer protocol."""
+        return list(self._members)
+
+    def rebalance(self, now: float) -> None:
+        """Its members are to join again: it was a group of the consumer protocol until now."""
+        self._rebalance.changed(now)
+        self._rebalance.flush()
+
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether members may be reading a topic: so it is if it cannot be known."""
         if self.state in (GroupState.EMPTY, GroupState.DEAD):

@@ -17,7 +17,6 @@ from uuid import UUID
 from attrs import define, field
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -26,13 +25,14 @@ from logbus.cluster.icluster import ILeadershipListener
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.replicas import Replicas
 from logbus.config import ConfigView, keys
-from logbus.coordination.consumer.group import ConsumerGroup, ConsumerSettings
+from logbus.coordination.consumer.group import ConsumerGroup
+from logbus.coordination.consumer.migration import downgraded
 from logbus.coordination.group import ClassicGroup
 from logbus.coordination.igroup import Change, Group
+from logbus.coordination.loading import CoordinatorMetrics, load
 from logbus.coordination.offsets import CommittedOffset
 from logbus.coordination.placement import partition_for
-from logbus.coordination.replay import Replay
-from logbus.coordination.requests import GroupSettings
+from logbus.coordination.settings import classic_settings, consumer_settings, migration_policy
 from logbus.coordination.shard import Alarm, Shard
 from logbus.coordination.statelog import StateLog
 from logbus.coordination.topicsview import MetadataTopics
@@ -44,28 +44,8 @@ from logbus.wire.messages.group_log import GroupMetadataValue
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
-GROUPS_A_TURN = 100
-"""How many groups are dealt with before the reactor gets a turn."""
-
 MAX_CLIENT_ID = 1000
 """How much of a client's name goes into the ids of its members: a record holds 32 kB of text, and Kafka all of it."""
-
-
-@define
-class CoordinatorMetrics:
-    """
-    What happened so far.
-
-    :ivar commits: offsets committed.
-    :ivar expired: offsets forgotten for their age.
-    :ivar loads: partitions read back; ``load_seconds`` is what that took, ``damaged`` how much was passed over.
-    """
-
-    commits: int = 0
-    expired: int = 0
-    loads: int = 0
-    load_seconds: float = 0.0
-    damaged: int = 0
 
 
 @implementer(ILeadershipListener)
@@ -168,7 +148,7 @@ class GroupCoordinator:
         """A new classic group; it is not in the shard yet."""
         return ClassicGroup(
             group_id,
-            self._settings,
+            partial(classic_settings, self.config),
             partial(self._save, shard, group_id),
             self._member_id,
             self.wall_ms,
@@ -181,7 +161,7 @@ class GroupCoordinator:
             self.clock.seconds(),
             value,
             group_id,
-            self._settings,
+            partial(classic_settings, self.config),
             partial(self._save, shard, group_id),
             self._member_id,
             self.wall_ms,
@@ -191,7 +171,11 @@ class GroupCoordinator:
     def consumer(self, shard: Shard, group_id: str) -> ConsumerGroup:
         """A new group of the consumer protocol (KIP-848); it is not in the shard yet."""
         return ConsumerGroup(
-            group_id, self._consumer_settings, self.topics, partial(self._append, shard, group_id), self._unique
+            group_id,
+            partial(consumer_settings, self.config),
+            self.topics,
+            partial(self._append, shard, group_id),
+            self._unique,
         )
 
     def activate(self, group: ConsumerGroup) -> None:
@@ -199,8 +183,18 @@ class GroupCoordinator:
         group.activate(self.clock.seconds())
 
     def classic_group(self, shard: Shard, group_id: str) -> Group:
-        """The group of that name, made if there is none: call :meth:`touched` when it had its input."""
+        """
+        The group of that name, made if there is none: call :meth:`touched` when it had its input.
+
+        A consumer group without members makes way for a classic one.
+
+        :raise ApiError: see :meth:`.StateLog.append`.
+        """
         group = shard.groups.get(group_id)
+        if isinstance(group, ConsumerGroup) and group.is_empty:
+            self._append(shard, group_id, group.tombstones(), lambda error: None)
+            self.forget(shard, group)
+            group = None
         if group is None:
             group = shard.groups[group_id] = self.classic(shard, group_id)
         return group
@@ -213,6 +207,8 @@ class GroupCoordinator:
         if group.is_dead and group_id not in shard.offsets:
             self.forget(shard, group)
             return
+        if isinstance(group, ConsumerGroup) and group.has_only_classic_members and self._downgrade(shard, group):
+            return
         deadline = group.deadline
         alarm = shard.alarms.get(group_id)
         if alarm is not None:
@@ -224,6 +220,24 @@ class GroupCoordinator:
         if deadline is not None:
             timer = self._timers.call_later(deadline - self.clock.seconds(), partial(self._due, shard, group))
             shard.alarms[group_id] = Alarm(deadline, timer)
+
+    def _downgrade(self, shard: Shard, group: ConsumerGroup) -> bool:
+        """Let a group whose members all speak the classic protocol be a classic one, if it may."""
+        size = len(group.ledger.members)
+        if not migration_policy(self.config).down or size > self.config.get(keys.GROUP_MAX_SIZE):
+            return False
+        group_id = group.group_id
+        changes, value = downgraded(group, self.wall_ms())
+        try:
+            self._append(shard, group_id, changes, lambda error: None)
+        except ApiError:
+            return False  # It is tried again when the group is next touched.
+        self.forget(shard, group)
+        classic = shard.groups[group_id] = self.restored(shard, group_id, value)
+        self._log.info("group {group!r} speaks the classic protocol from now on", group=group_id)
+        classic.rebalance(self.clock.seconds())
+        self.touched(shard, classic)
+        return True
 
     def forget(self, shard: Shard, group: Group) -> None:
         """Drop a group; its tombstones are written, or there was nothing of it in the log."""
@@ -267,23 +281,6 @@ class GroupCoordinator:
 
         durable.addCallbacks(lambda _: settled(None), lambda failure: settled(_error_of(failure)))
         durable.addErrback(lambda failure: self._log.failure("group {group!r} failed", failure, group=group_id))
-
-    def _settings(self) -> GroupSettings:
-        get = self.config.get
-        return GroupSettings(
-            get(keys.GROUP_INITIAL_REBALANCE_DELAY_MS),
-            get(keys.GROUP_MIN_SESSION_TIMEOUT_MS),
-            get(keys.GROUP_MAX_SESSION_TIMEOUT_MS),
-            get(keys.GROUP_MAX_SIZE),
-        )
-
-    def _consumer_settings(self) -> ConsumerSettings:
-        get = self.config.get
-        return ConsumerSettings(
-            get(keys.GROUP_CONSUMER_SESSION_TIMEOUT_MS),
-            get(keys.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS),
-            get(keys.GROUP_CONSUMER_MAX_SIZE),
-        )
 
     def _unique(self) -> str:
         return str(UUID(int=self._random.getrandbits(128), version=4))
@@ -340,43 +337,11 @@ class GroupCoordinator:
         return self.shards.get(shard.number) is shard
 
     async def _load(self, shard: Shard) -> None:
-        began = self.clock.seconds()
-        replay = Replay(shard, self)
-        loaded = await shard.log.load(
-            replay.take_in, self.config.get(keys.OFFSETS_LOAD_BUFFER_SIZE), lambda: self._has(shard)
-        )
-        self.metrics.damaged += loaded.skipped
-        if not self._has(shard):
-            return
-        for made, _ in enumerate(replay.finish(), 1):
-            if made % GROUPS_A_TURN == 0:
-                await deferLater(self.clock, 0)
-                if not self._has(shard):
-                    return
-        shard.loading = False
-        for group in list(shard.groups.values()):
-            self.touched(shard, group)
-        seconds = self.clock.seconds() - began
-        self.metrics.loads += 1
-        self.metrics.load_seconds += seconds
-        if loaded.records or loaded.skipped:
-            self._log.info(
-                "{topic}-{partition}: {groups} groups with {offsets} offsets are back, of {records} records, "
-                "after {seconds:.3f} s",
-                topic=OFFSETS_TOPIC,
-                partition=shard.number,
-                groups=len(shard.groups),
-                offsets=sum(map(len, shard.offsets.values())),
-                records=loaded.records,
-                seconds=seconds,
-            )
-        if replay.passed_over:
-            self._log.info(
-                "{topic}-{partition}: records of kinds that are not known here were passed over: {kinds}",
-                topic=OFFSETS_TOPIC,
-                partition=shard.number,
-                kinds=replay.passed_over,
-            )
+        slice_bytes = self.config.get(keys.OFFSETS_LOAD_BUFFER_SIZE)
+        if await load(shard, self, slice_bytes, self.clock, self.metrics, lambda: self._has(shard)):
+            shard.loading = False
+            for group in list(shard.groups.values()):
+                self.touched(shard, group)
 
 
 def _error_of(failure: Failure) -> ApiError:

@@ -10,8 +10,11 @@ from __future__ import annotations
 from attrs import define
 from twisted.internet.defer import Deferred
 
+from logbus.coordination.consumer.classic import ClassicMembers
+from logbus.coordination.consumer.group import ConsumerGroup
 from logbus.coordination.group import ClassicGroup
 from logbus.coordination.groups import GroupCoordinator
+from logbus.coordination.igroup import Group
 from logbus.coordination.requests import Joining, JoinResult, Leaving, Syncing, SyncResult
 from logbus.coordination.shard import Shard
 from logbus.errors import ApiError, ErrorCode
@@ -48,16 +51,22 @@ class GroupHandlers:
             raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         return self._coordinator.shard_of(group_id)
 
-    def _classic(self, shard: Shard, group_id: str) -> ClassicGroup:
+    def _classic(self, group_id: str, group: Group | None) -> ClassicGroup | ClassicMembers:
         """
-        A group that is there, and speaks the classic protocol.
+        What a group has for members of the classic protocol.
 
         :raise ApiError: UNKNOWN_MEMBER_ID: whoever asks is no member of it.
         """
+        if isinstance(group, ClassicGroup):
+            return group
+        if isinstance(group, ConsumerGroup):
+            return group.classic
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}")
+
+    def _touched(self, shard: Shard, group_id: str) -> None:
         group = shard.groups.get(group_id)
-        if not isinstance(group, ClassicGroup):
-            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no classic group {group_id!r}")
-        return group
+        if group is not None:
+            self._coordinator.touched(shard, group)
 
     @serves(11, 0, 9)
     def join_group(self, context: RequestContext, request: Request) -> Answer:
@@ -80,18 +89,17 @@ class GroupHandlers:
         answer: Deferred[JoinGroupResponse] = Deferred()
         try:
             shard = self._shard(message.group_id)
-            if not joining.member_id:
-                group = self._coordinator.classic_group(shard, message.group_id)
+            if joining.member_id:
+                group = shard.groups.get(message.group_id)
             else:
-                group = self._classic(shard, message.group_id)
-            if not isinstance(group, ClassicGroup):
-                raise ApiError(
-                    ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the members of group {message.group_id!r} are not classic"
-                )
+                group = self._coordinator.classic_group(shard, message.group_id)
+            classic = self._classic(message.group_id, group)
         except ApiError as e:
             return joined(JoinResult(e.code, joining.member_id), version)
-        group.join(self._coordinator.clock.seconds(), joining, lambda result: answer.callback(joined(result, version)))
-        self._coordinator.touched(shard, group)
+        classic.join(
+            self._coordinator.clock.seconds(), joining, lambda result: answer.callback(joined(result, version))
+        )
+        self._touched(shard, message.group_id)
         return answer
 
     @serves(14, 0, 5)
@@ -108,11 +116,11 @@ class GroupHandlers:
         answer: Deferred[SyncGroupResponse] = Deferred()
         try:
             shard = self._shard(message.group_id)
-            group = self._classic(shard, message.group_id)
+            classic = self._classic(message.group_id, shard.groups.get(message.group_id))
         except ApiError as e:
             return synced(SyncResult(e.code))
-        group.sync(self._coordinator.clock.seconds(), syncing, lambda result: answer.callback(synced(result)))
-        self._coordinator.touched(shard, group)
+        classic.sync(self._coordinator.clock.seconds(), syncing, lambda result: answer.callback(synced(result)))
+        self._touched(shard, message.group_id)
         return answer
 
     @serves(12, 0, 4)
@@ -120,11 +128,11 @@ class GroupHandlers:
         message: HeartbeatRequest = request.message
         try:
             shard = self._shard(message.group_id)
-            group = self._classic(shard, message.group_id)
-            code = group.heartbeat(
+            classic = self._classic(message.group_id, shard.groups.get(message.group_id))
+            code = classic.heartbeat(
                 self._coordinator.clock.seconds(), message.member_id, message.group_instance_id, message.generation_id
             )
-            self._coordinator.touched(shard, group)
+            self._touched(shard, message.group_id)
         except ApiError as e:
             # While the group is being loaded its members are to go on: this is no reason to join again.
             loading = e.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -142,11 +150,11 @@ class GroupHandlers:
         try:
             shard = self._shard(message.group_id)
             group = shard.groups.get(message.group_id)
-            if isinstance(group, ClassicGroup):
-                codes = group.leave(self._coordinator.clock.seconds(), leaving)
-                self._coordinator.touched(shard, group)
-            else:
+            if group is None:
                 codes = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
+            else:
+                codes = self._classic(message.group_id, group).leave(self._coordinator.clock.seconds(), leaving)
+                self._coordinator.touched(shard, group)
         except ApiError as e:
             return LeaveGroupResponse(error_code=e.code)
         if not several:

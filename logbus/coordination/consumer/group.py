@@ -9,7 +9,6 @@ that those of a past one are refused. See :mod:`~logbus.coordination.consumer.re
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -17,6 +16,7 @@ from attrs import define, evolve, field, frozen
 
 from logbus.coordination.consumer import membership
 from logbus.coordination.consumer.beats import Beat, BeatResult, check_beat
+from logbus.coordination.consumer.classic import ClassicMembers
 from logbus.coordination.consumer.deadlines import Deadlines
 from logbus.coordination.consumer.ledger import Ledger
 from logbus.coordination.consumer.member import AWAY, JOINING, LEFT, Member, MemberState, Position
@@ -48,11 +48,15 @@ class ConsumerSettings:
     :ivar session_timeout_ms: how long a member may be silent.
     :ivar heartbeat_interval_ms: how often members are told to send heartbeats.
     :ivar max_size: most members.
+    :ivar classic_min_session_ms: shortest session timeout that a classic member may ask for.
+    :ivar classic_max_session_ms: longest.
     """
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5000
     max_size: int = 2**31 - 1
+    classic_min_session_ms: int = 6000
+    classic_max_session_ms: int = 1_800_000
 
 
 @frozen
@@ -71,21 +75,31 @@ class ConsumerGroup:
     """
     One group. Requests come with the time, in seconds; what must be recorded goes out as changes.
 
+    :ivar topics: the topics of the cluster.
+    :ivar new_member_id: makes a unique id for a member that has none.
     :ivar ledger: what its records say; :meth:`apply` is for those that are read back.
+    :ivar classic: takes what members of the classic protocol ask.
     """
 
     group_id: str
     _settings: Callable[[], ConsumerSettings]
-    _topics: TopicsView
+    topics: TopicsView
     _save: Save
-    _new_member_id: Callable[[], str] = lambda: str(uuid.uuid4())
+    new_member_id: Callable[[], str]
     ledger: Ledger = field(init=False)
     deadlines: Deadlines = field(factory=Deadlines, init=False)
     targets: Targets = field(init=False)
+    classic: ClassicMembers = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.ledger = Ledger(self.group_id)
-        self.targets = Targets(self.ledger, self._topics)
+        self.targets = Targets(self.ledger, self.topics)
+        self.classic = ClassicMembers(self)
+
+    @property
+    def settings(self) -> ConsumerSettings:
+        """What the broker's configuration says now."""
+        return self._settings()
 
     # What any group can say of itself.
 
@@ -265,9 +279,9 @@ class ConsumerGroup:
             return self._stay(now, beat), changes
 
     def _stay(self, now: float, beat: Beat) -> BeatResult:
-        settings = self._settings()
+        settings = self.settings
         if beat.epoch == JOINING:
-            beat = beat if beat.member_id else evolve(beat, member_id=self._new_member_id())
+            beat = beat if beat.member_id else evolve(beat, member_id=self.new_member_id())
             member = membership.join(
                 self.ledger, beat.member_id, beat.instance_id, classic=False, max_size=settings.max_size
             )
@@ -315,14 +329,14 @@ class ConsumerGroup:
     def heard(self, now: float, member_id: str) -> None:
         """A member is there."""
         classic = self.ledger.members[member_id].classic
-        timeout_ms = self._settings().session_timeout_ms if classic is None else classic.session_timeout_ms
+        timeout_ms = self.settings.session_timeout_ms if classic is None else classic.session_timeout_ms
         self.deadlines.heard(member_id, now + timeout_ms / 1000)
 
     def ask(self, now: float, member_id: str) -> None:
         """A member is to do something: it has its rebalance timeout for it."""
         timeout_ms = self.ledger.members[member_id].rebalance_timeout_ms
         if timeout_ms < 0:
-            timeout_ms = self._settings().session_timeout_ms
+            timeout_ms = self.settings.session_timeout_ms
         self.deadlines.ask(member_id, now + timeout_ms / 1000)
 
     # Time.

@@ -1,0 +1,71 @@
+"""
+What consumers of the classic protocol embed in JoinGroup and SyncGroup: a group of both protocols reads and writes it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+from logbus.coordination.consumer.partitions import Partitions, from_pairs
+from logbus.coordination.consumer.topics import TopicsView
+from logbus.errors import DecodeError
+from logbus.wire.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartitions,
+)
+from logbus.wire.schema import decode, encode_versioned
+
+NEWEST = 3
+_VERSION = struct.Struct(">h")
+
+
+def version_of(data: bytes) -> int:
+    """
+    The newest version that both the writer of ``data`` and we know: each one begins with what the one before has.
+
+    :raise DecodeError: the data does not begin with a version.
+    """
+    if len(data) < _VERSION.size or _VERSION.unpack_from(data)[0] < 0:
+        raise DecodeError("data of the consumer protocol begins with its version")
+    return int(min(_VERSION.unpack_from(data)[0], NEWEST))
+
+
+def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
+    """
+    What a member wants.
+
+    :raise DecodeError: it is none of the consumer protocol.
+    """
+    return decode(ConsumerProtocolSubscription, version_of(data), data, _VERSION.size)[0]
+
+
+def read_assignment(data: bytes, topics: TopicsView) -> Partitions:
+    """
+    What a member was assigned, of the partitions that exist; nothing of no bytes, which is how nothing is said, too.
+
+    :raise DecodeError: it is none of the consumer protocol.
+    """
+    if not data:
+        return {}
+    return by_id(
+        decode(ConsumerProtocolAssignment, version_of(data), data, _VERSION.size)[0].assigned_partitions, topics
+    )
+
+
+def write_assignment(partitions: Partitions, topics: TopicsView, version: int) -> bytes:
+    """Partitions of the topics that exist, as a member reads them that knows ``version``."""
+    named = sorted((topics.name(topic_id) or "", sorted(numbers)) for topic_id, numbers in partitions.items())
+    assigned = [TopicPartitions(topic=name, partitions=numbers) for name, numbers in named if name]
+    return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=assigned), version)
+
+
+def by_id(named: Iterable[TopicPartitions], topics: TopicsView) -> Partitions:
+    """Partitions given by the names of their topics, those of them that exist."""
+    found = []
+    for one in named:
+        topic = topics.topic(one.topic)
+        if topic is not None:
+            found += [(topic.topic_id, number) for number in one.partitions if 0 <= number < topic.partitions]
+    return from_pairs(found)
