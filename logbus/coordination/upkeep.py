@@ -14,8 +14,9 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.config import keys
-from logbus.coordination.groups import GROUPS_A_TURN, GroupCoordinator
+from logbus.coordination.groups import GroupCoordinator
 from logbus.coordination.igroup import Change, Group
+from logbus.coordination.loading import GROUPS_A_TURN
 from logbus.coordination.shard import Shard
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
