@@ -31,6 +31,9 @@ TURN = 1 << 20
 """Bytes sent for one connection before others have their turn."""
 
 _JOIN = 1 << 16
+_COPY = 1 << 14
+"""To copy so many bytes of files costs less than a system call for each slice, and the one for what is before it."""
+_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
 # The file, or its file system, cannot be sent from; reading it may still work.
 _CANNOT_SENDFILE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
@@ -62,12 +65,19 @@ class Outbox:
         return self._gate.is_closed
 
     def push(self, parts: list[Part]) -> None:
-        """Add ``parts`` at the end; small neighbours become one."""
-        small: list[bytes | memoryview] = []
+        """Add ``parts`` at the end; small neighbours become one, and so do small slices that can be read at once."""
+        small: list[bytes | bytearray | memoryview] = []
+        copied = self.unsent
         for part in parts:
             size = len(part)
             self.unsent += size
-            if size < _JOIN and not isinstance(part, FileSlice):
+            if isinstance(part, FileSlice):
+                # What waits for a slow peer stays in files.
+                if copied + size <= _COPY and (data := read_now(part)) is not None:
+                    copied += size
+                    small.append(data)
+                    continue
+            elif size < _JOIN:
                 small.append(part)
                 continue
             if small:
@@ -144,6 +154,18 @@ class Outbox:
         if not sent:
             raise SliceTruncated(_truncated(part))
         return sent
+
+
+def read_now(part: FileSlice) -> bytearray | None:
+    """The bytes of a slice; None if they are not all in the page cache, or if that cannot be asked for."""
+    if _NOWAIT is None:
+        return None
+    data = bytearray(part.length)
+    try:
+        return data if os.preadv(part.file.fileno(), [data], part.position, _NOWAIT) == part.length else None
+    except OSError:
+        # Whoever sends it finds out what is the matter.
+        return None
 
 
 class StreamProtocol(Protocol):

@@ -96,6 +96,67 @@ class OutboxTests(SynchronousTestCase):
         self.file.truncate(5000)
         self.assertRaises(SliceTruncated, self.run_out)
 
+    def test_small_slices_are_sent_with_the_rest(self) -> None:
+        """
+        What is small and at hand leaves in one piece; a small slice that is not is sent as any other.
+        """
+        parts: list[Part] = [b"head", self.file.slice(10, 300), b"between", self.file.slice(400, 500), b"tail"]
+        self.outbox.push(list(parts))
+        self.assertEqual(self.sent(), [815])
+
+        def nothing(*args: Any) -> int:
+            raise BlockingIOError
+
+        self.patch(os, "preadv", nothing)
+        self.outbox.push(list(parts))
+        self.assertEqual(self.sent(), [4, 300, 7, 500, 4])
+
+    def sent(self) -> list[int]:
+        """Send everything to a socket that takes it, and say how."""
+        sent: list[int] = []
+
+        class Socket:
+            def send(self, data: Any, flags: int) -> int:
+                sent.append(len(data))
+                return len(data)
+
+            def fileno(self) -> int:
+                return -1
+
+        def sendfile(out: int, file: int, offset: int, count: int) -> int:
+            sent.append(count)
+            return count
+
+        self.patch(os, "sendfile", sendfile)
+        self.outbox.flush(Socket())  # type: ignore[arg-type]
+        return sent
+
+    def test_little_is_copied(self) -> None:
+        """
+        However many small slices a peer does not take, they stay in the file but for a few.
+        """
+        self.patch(os, "sendfile", lambda out, file, offset, count: 0)
+        read: list[int] = []
+        preadv = os.preadv
+
+        def counted(fd: int, buffers: Any, position: int, flags: int) -> int:
+            read.append(preadv(fd, buffers, position, flags))
+            return read[-1]
+
+        self.patch(os, "preadv", counted)
+        for _ in range(100):
+            self.outbox.push([self.file.slice(0, 3000), b"between"])
+        self.assertGreater(sum(read), 0)
+        self.assertLessEqual(sum(read), 16384)
+
+    def test_a_small_truncated_file(self) -> None:
+        """
+        A file that became shorter than its slice is found out, however small it is.
+        """
+        self.file.truncate(50)
+        self.outbox.push([b"head", self.file.slice(0, 100), b"tail"])
+        self.assertRaises(SliceTruncated, self.run_out)
+
     def test_a_closed_peer(self) -> None:
         """
         A broken connection is an OSError.
