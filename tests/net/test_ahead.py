@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import sys
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from attrs import define, field
@@ -15,8 +17,10 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.errors import StorageError
 from logbus.net.serving import KafkaServerProtocol
 from logbus.records.slices import FileSlice
+from logbus.storage.disk import Disk
 from tests.net.fakes import Client, Handler, Peer, Server, TemporaryFile, fetch, metadata, produce, taken
 from tests.net.test_transport import RealCase
+from tests.storage.test_readahead import evict
 
 CHUNK = 1 << 20
 CONTENT = os.urandom(3 * CHUNK)
@@ -229,6 +233,53 @@ class RealTransportTests(RealCase):
         self.assertTrue(self.run_out(cold).endswith(CONTENT))
         self.loop.until(lambda: not self.factory._connections)
         self.successResultOf(drained)
+
+
+class RealDiskTests(RealCase):
+    """Over real sockets, from a file that was really dropped from the page cache."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        directory = TemporaryDirectory(dir=os.environ.get("TMPDIR"))
+        self.addCleanup(directory.cleanup)
+        self.disk = Disk(directory.name, self.loop.reactor)
+        self.addCleanup(self.close)
+        self.disk.open("log", True).write(0, [CONTENT])
+        # As one finds it who did not write it.
+        self.file = self.disk.open("log")
+        self.handler.records = FileSlice(self.file, 0, len(CONTENT))
+
+    def close(self) -> None:
+        closed: list[None] = []
+        self.disk.close().addCallback(closed.append)
+        self.loop.until(lambda: closed)
+
+    def test_cold_and_hot(self) -> None:
+        """
+        What is cold is waited for, and comes whole; what is hot then is not.
+        """
+        evict(self.file.fileno(), 2 * CHUNK)
+        peer = self.connect()
+        for waits in (1, 0):
+            before = self.factory.metrics.cold_reads
+            peer.sock.send(self.client.ask(fetch(7)))
+            answer = self.answers(peer, 1)[0]
+            self.assertEqual(answer.responses[0].partitions[0].records, CONTENT)
+            self.assertEqual(min(1, self.factory.metrics.cold_reads - before), waits)
+
+    def test_a_peer_that_goes_while_a_thread_reads(self) -> None:
+        """
+        The file is let go of when the read has ended.
+        """
+        evict(self.file.fileno(), 2 * CHUNK)
+        cold = self.connect()
+        cold.sock.send(self.client.ask(fetch(7)))
+        self.loop.until(lambda: self.factory.metrics.cold_reads)
+        self.transport().abortConnection()
+        self.loop.until(lambda: not self.factory._connections and not self.disk.reads.running)
+        self.handler.records = b""
+        # What holds it still is this name, and the one the interpreter lends to the call.
+        self.loop.until(lambda: sys.getrefcount(self.file) == 2)
 
 
 class StreamTests(SynchronousTestCase):
