@@ -170,16 +170,10 @@ class Admission:
             # The leader may know the former id, and assign to it.
             rebalance.changed(now)
             return
-        # Nothing changes for the others. The new id is stored before it is told.
-        generation = self._rebalance.generation
 
+        # Nothing changes for the others. The new id is stored before it is told.
         def stored(error: ApiError | None) -> None:
-            if (
-                self._state is not GroupState.STABLE
-                or self._rebalance.generation != generation
-                or member.join_reply is not reply
-                or self._members.get(member_id) is not member
-            ):
+            if self._state is not GroupState.STABLE or member.join_reply is not reply:
                 return  # Something else happened since, which answers the member, or has done so.
             now = rebalance.clock()
             if error is not None:

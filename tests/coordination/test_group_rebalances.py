@@ -334,6 +334,16 @@ class SyncTests(SynchronousTestCase):
         bench.sync(leader, dict.fromkeys(bench.members, b"x"))
         self.assertEqual(synced[0].result.assignment, b"x")
 
+    def test_the_first_to_be_answered_asks_at_once(self) -> None:
+        """While others have not been answered yet: they are all the same."""
+        bench = Bench()
+        first = bench.join().result
+        second = bench.join()
+        synced = []
+        again = joining(first.member_id)
+        bench.group.join(bench.now, again, lambda result: synced.append(bench.sync(result, {})))
+        self.assertEqual((second.error, synced[0].error, bench.state), (ErrorCode.NONE, ErrorCode.NONE, "Stable"))
+
 
 class HeartbeatTests(SynchronousTestCase):
     def test_answers(self) -> None:

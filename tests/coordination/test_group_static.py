@@ -87,6 +87,19 @@ class StaticTests(SynchronousTestCase):
         bench.fails = None
         self.assertEqual(bench.join(instance_id="two").error, ErrorCode.NONE)
 
+    def test_started_anew_before_it_asked_for_its_assignment(self) -> None:
+        """The new process asks in its place, and nobody is missed."""
+        bench = StaticBench()
+        leader, follower = bench.pair()
+        again = bench.join(leader.member_id, "one"), bench.join(follower.member_id, "two")
+        bench.sync(again[0].result, {}, "one")
+        back = bench.join(instance_id="two").result
+        bench.sync(back, instance_id="two")
+        for _ in range(14):
+            bench.advance(5)
+            self.assertEqual(bench.beat(again[0].result, "one"), ErrorCode.NONE)
+            self.assertEqual(bench.beat(back, "two"), ErrorCode.NONE)
+
     def test_a_new_id_stored_too_late(self) -> None:
         """A rebalance that began meanwhile answers the process; the log's answer is ignored."""
         for error in (None, ApiError(ErrorCode.REQUEST_TIMED_OUT)):
@@ -98,6 +111,18 @@ class StaticTests(SynchronousTestCase):
             self.assertEqual((back.result.generation, again.result.generation), (3, 3))
             bench.stored(error)
             self.assertEqual(bench.members, [leader.member_id, back.result.member_id])
+
+    def test_a_new_id_stored_while_members_join(self) -> None:
+        """The process has joined the rebalance with it, and waits for the others."""
+        bench = StaticBench()
+        leader, _ = bench.pair()
+        bench.holds = True
+        back = bench.join(instance_id="two")
+        bench.join(instance_id="three")
+        bench.stored()
+        self.assertTrue(back.waits)
+        bench.join(leader.member_id, "one")
+        self.assertEqual(back.result.generation, 3)
 
     def test_started_twice_before_it_is_stored(self) -> None:
         """The later process holds the instance."""
