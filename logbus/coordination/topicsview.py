@@ -31,19 +31,12 @@ class MetadataTopics:
     @property
     def version(self) -> int:
         """See :class:`.TopicsView`."""
-        if self._seen != self._metadata.version:
-            topics = {
-                name: Topic(image.topic_id.bytes, len(image.partitions))
-                for name, image in self._metadata.topics.items()
-            }
-            if topics != self._topics:
-                self._topics = topics
-                self._version += 1
-            self._seen = self._metadata.version
+        self._look()
         return self._version
 
     def topic(self, name: str) -> Topic | None:
         """See :class:`.TopicsView`."""
+        self._look()
         return self._topics.get(name)
 
     def name(self, topic_id: TopicId) -> str | None:
@@ -53,4 +46,16 @@ class MetadataTopics:
 
     def names(self) -> Collection[str]:
         """See :class:`.TopicsView`."""
+        self._look()
         return self._topics.keys()
+
+    def _look(self) -> None:
+        if self._seen == self._metadata.version:
+            return
+        topics = {
+            name: Topic(image.topic_id.bytes, len(image.partitions)) for name, image in self._metadata.topics.items()
+        }
+        if topics != self._topics:
+            self._topics = topics
+            self._version += 1
+        self._seen = self._metadata.version
