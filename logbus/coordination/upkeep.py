@@ -21,6 +21,9 @@ from logbus.coordination.shard import Shard
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 
+OFFSETS_A_GROUP = 50
+"""How many offsets cost about as much to look at as a group itself."""
+
 
 @define(eq=False)
 class Upkeep:
@@ -53,6 +56,7 @@ class Upkeep:
     async def expire(self) -> None:
         """Forget what is too old, with turns for the reactor in between."""
         left = GROUPS_A_TURN
+        before = self.coordinator.metrics.expired
         for shard in list(self.coordinator.active_shards()):
             for group_id in list(shard.groups):
                 if shard.closed or self._stopped:
@@ -68,12 +72,20 @@ class Upkeep:
                         "offsets of group {group!r} cannot be expired: {error}", group=group_id, error=error.message
                     )
                     break
-                left -= 1
+                left -= 1 + len(shard.offsets.get(group_id, ())) // OFFSETS_A_GROUP
                 if left <= 0:
                     await deferLater(self.coordinator.clock, 0)
                     left = GROUPS_A_TURN
+        expired = self.coordinator.metrics.expired - before
+        if expired:
+            self._log.info("{count} committed offsets were too old and are forgotten", count=expired)
 
     def _expire(self, shard: Shard, group: Group) -> None:
+        """
+        Forget what is too old of one group, and the group if nothing is left.
+
+        :raise ApiError: not everything could be forgotten.
+        """
         coordinator = self.coordinator
         group_id = group.group_id
         offsets = shard.offsets.get(group_id)
@@ -81,15 +93,14 @@ class Upkeep:
         if offsets is not None:
             retention_ms = coordinator.config.get(keys.OFFSETS_RETENTION_MINUTES) * 60_000
             changes += offsets.tombstones(list(offsets.expired(group, coordinator.wall_ms(), retention_ms)))
-            coordinator.metrics.expired += len(changes)
-            if changes:
-                self._log.info("{count} offsets of group {group!r} expired", count=len(changes), group=group_id)
+        expired = len(changes)
         # A deadline says that somebody is about to become a member.
-        over = group.is_empty and group.deadline is None and (offsets is None or len(offsets) == len(changes))
+        over = group.is_empty and group.deadline is None and (offsets is None or len(offsets) == expired)
         if over:
             changes += group.tombstones()
         if changes:
             self._watch(group_id, shard.save_all(changes))
+            coordinator.metrics.expired += expired
         if over:
             coordinator.forget(shard, group)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from logbus.errors import ErrorCode
 from logbus.ilogbus import Listener
 from logbus.wire.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
+from tests.handlers.groupkit import commit
 from tests.handlers.kit import HandlerCase, MemoryBroker
 from tests.storage.memorydisk import no_space
 
@@ -78,11 +79,19 @@ class FindCoordinatorTests(HandlerCase):
         self.assertIsNone(self.server.broker.metadata.topic("__consumer_offsets"))
 
     def test_the_topic_cannot_be_made(self) -> None:
-        """Clients are to try again, and are served when there is space."""
+        """Clients are to try again, and are served after a start with space."""
         self.disk.faults = lambda op, path: no_space() if op in ("create", "make", "replace", "write") else None
         (found,) = self.find("g").coordinators
         self.assertEqual(found.error_code, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self.assertTrue(found.error_message)
+        self.disk.faults = lambda op, path: None
+        self.server.stop()
+        self.server = MemoryBroker(self.config, disks=self.server.disks, ensemble=self.server.ensemble).start()
+        self.addCleanup(self.server.close)
+        self.client = self.server.connect()
+        (found,) = self.find("g").coordinators
+        self.assertEqual(found.error_code, 0)
+        self.assertEqual(commit(self.client, {("t", 0): 1}), {("t", 0): 0})
 
     def test_a_client_asks_for_the_topic_first(self) -> None:
         """The topic is made as if a group had asked, not as topics are by default."""

@@ -7,7 +7,9 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from logbus.errors import ErrorCode
+from logbus.records.batch import iter_batches
 from logbus.storage.log import Log
+from logbus.wire.messages.groups import FindCoordinatorRequest
 from logbus.wire.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -21,8 +23,8 @@ from logbus.wire.messages.offsets import (
     OffsetFetchRequestTopics,
 )
 from tests.handlers.groupkit import GroupCase, commit, fetch_committed
-from tests.handlers.kit import NOW_MS
-from tests.storage.memorydisk import no_space
+from tests.handlers.kit import NOW_MS, MemoryBroker
+from tests.storage.memorydisk import broken, no_space
 
 T0, T1 = ("t", 0), ("t", 1)
 DAY_S = 24 * 3600
@@ -233,6 +235,41 @@ class WritingTests(GroupCase):
         self.assertEqual(commit(self.client, {T0: 7}), {T0: 0})
         self.restart()
         self.assertEqual(fetch_committed(self.client), {T0: 7})
+
+    def test_the_disk_fails(self) -> None:
+        """With its disk a broker loses the groups that were on it: whoever asks is to look elsewhere."""
+        member = self.member()
+        self.group_of(member)
+        self.assertEqual(member.commit(5), 0)
+        self.disk.faults = lambda op, path: broken() if op == "write" else None
+        self.assertEqual(member.commit(6), ErrorCode.NOT_COORDINATOR)
+        self.assertEqual(member.heartbeat(), ErrorCode.NOT_COORDINATOR)
+        self.assertEqual(self.server.broker.group_coordinator.shards, {})
+
+    def test_batches_are_compressed(self) -> None:
+        """As the configuration says."""
+        server = MemoryBroker({**self.config, "offsets.topic.compression.codec": "1"}).start()
+        self.addCleanup(server.close)
+        server.create("t")
+        client = server.connect()
+        client.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
+        self.assertEqual(commit(client, {T0: 5}, metadata="m" * 1000), {T0: 0})
+        log = server.broker.group_coordinator.shard_of("g").log.replica.log
+        data = log.read(0, 1 << 20).data
+        assert data is not None
+        self.assertLess(len(data), 300)
+        self.assertEqual([header.codec for _, header in iter_batches(data.read())], [1])
+
+    def test_a_full_disk_and_age(self) -> None:
+        """What is too old cannot be forgotten without space; the next look tries again."""
+        commit(self.client, {T0: 5}, version=4, retention_time_ms=1000)
+        self.disk.faults = lambda op, path: no_space() if op == "write" else None
+        self.client.turn(601)
+        self.assertEqual(fetch_committed(self.client), {T0: 5})
+        self.disk.faults = lambda op, path: None
+        self.client.turn(601)
+        self.client = self.server.connect()
+        self.assertEqual((fetch_committed(self.client), self.listed()), ({}, []))
 
     def test_a_full_disk_and_an_assignment(self) -> None:
         """Members are told to try again, and do so when there is space."""
