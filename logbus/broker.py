@@ -30,6 +30,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from logbus.admin.lags import Lags
 from logbus.admin.site import AdminSite
 from logbus.cluster.controller.service import Controller
 from logbus.cluster.membership import Membership, ensure_cluster_id, ensure_paths
@@ -405,6 +406,7 @@ class Broker(OrderedService):
             metadata=self.metadata,
             replicas=self.replicas,
             topics=self.topic_admin,
+            lags=Lags(self.group_coordinator, self.replicas),
             config=self.config,
             registry=self.registry,
             internal_topics=INTERNAL_TOPICS,

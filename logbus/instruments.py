@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from logbus.admin.lags import Lags
 from logbus.coordination.groups import GroupCoordinator
 from logbus.coordination.states import GroupState
 from logbus.metrics import Family, Sample
@@ -95,6 +96,7 @@ def instrument(broker: Broker) -> None:
         "Damaged records of groups, passed over when they were read back.",
         lambda: grouped.damaged,
     )
+    registry.add_source(Lags(groups, broker.replicas).families)
     requests = registry.counter("logbus_requests_total", "Requests by API.", ("api",))
     for key in broker.router.served:
         requests.labels(api=API_NAMES[key]).function = lambda key=key: broker.router.counts[key]

@@ -45,13 +45,14 @@ class Family(NamedTuple):
     One metric with all its children.
 
     :ivar type: ``counter``, ``gauge`` or ``histogram``.
-    :ivar samples: made as they are asked for; can be gone through once.
+    :ivar samples: made as they are asked for; can be gone through once. None is a pause: nothing to show, and yet about
+        as much work as a sample is.
     """
 
     name: str
     help: str
     type: str
-    samples: Iterator[Sample]
+    samples: Iterator[Sample | None]
 
 
 class CounterValue:

@@ -72,12 +72,12 @@ def render(families: Iterable[Family], openmetrics: bool, slice_samples: int = S
 
 
 def _formatted(
-    family: Family, samples: list[Sample], encode: Callable[[Any], bytes], first: bool, openmetrics: bool
+    family: Family, samples: list[Sample | None], encode: Callable[[Any], bytes], first: bool, openmetrics: bool
 ) -> bytes:
     from prometheus_client.metrics_core import Metric
 
     metric = Metric(family.name.removesuffix("_total"), family.help, family.type)
-    for sample in samples:
+    for sample in filter(None, samples):
         metric.add_sample(sample.name, dict(sample.labels), sample.value)
     text = encode(_One(metric))
     if openmetrics:

@@ -20,7 +20,9 @@ from twisted.plugin import getPlugins
 from logbus.admin.configs import ConfigViews
 from logbus.admin.exposition import MetricsView, process_families
 from logbus.admin.gate import Gate
+from logbus.admin.groups import GroupViews
 from logbus.admin.health import HealthViews, IndexView
+from logbus.admin.lags import Lags
 from logbus.admin.limits import HttpLimits
 from logbus.admin.openapi import OpenApiView
 from logbus.admin.partitions import partition_families
@@ -50,6 +52,7 @@ class AdminSite(ServerFactory):
 
     :ivar broker: what the resources of plugins are given.
     :ivar topics: creates, deletes and configures topics.
+    :ivar lags: the groups this broker coordinates, and how far they have read.
     :ivar config: of this broker; the ``admin.*`` keys are read from it.
     :ivar internal_topics: names of topics that only brokers write to.
     :ivar not_ready: says why clients should not be sent here now, a sentence each; nothing when they may.
@@ -64,6 +67,7 @@ class AdminSite(ServerFactory):
     metadata: ClusterMetadata
     replicas: Replicas
     topics: TopicAdmin
+    lags: Lags
     config: ConfigView
     registry: Registry
     internal_topics: Collection[str]
@@ -113,6 +117,7 @@ class AdminSite(ServerFactory):
                     self.metadata, self.topics, self.internal_topics, lambda: self.config.get(keys.DELETE_TOPIC_ENABLE)
                 ),
                 PartitionViews(self.metadata, self.replicas),
+                GroupViews(self.metadata, self.lags),
                 ConfigViews(self.metadata, self.topics, config, self.broker.broker_id),
                 OpenApiView(router),
             ]
@@ -124,6 +129,7 @@ class AdminSite(ServerFactory):
         yield from self.registry.collect()
         if self.config.get(keys.ADMIN_METRICS_PER_PARTITION):
             yield from partition_families(lambda: self.replicas)
+            yield from self.lags.partition_families()
 
     def _build(self) -> AdminHTTP:
         from logbus.admin.channel import AdminHTTP

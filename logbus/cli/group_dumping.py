@@ -17,10 +17,10 @@ from typing import Any
 import attrs
 
 from logbus.cli.output import as_text
-from logbus.client.described_groups import read_assignment, read_subscription
 from logbus.coordination.records import UnknownKey, decode_change
 from logbus.errors import DecodeError
 from logbus.records.record import Record
+from logbus.wire.memberdata import read_assignment, read_subscription
 from logbus.wire.messages.group_log import (
     AssignedTopicPartitions,
     ConsumerGroupCurrentMemberAssignmentValue,

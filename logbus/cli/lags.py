@@ -10,6 +10,7 @@ from typing import Any
 
 from attrs import frozen
 
+from logbus.cli.output import printable
 from logbus.cli.topics import finish
 from logbus.client.admin import AdminClient
 from logbus.client.described_groups import GroupDescription, GroupMember
@@ -153,7 +154,7 @@ def headline(report: Report) -> str:
     kind = " ".join(each for each in (group.type, group.assignor) if each)
     lag = "unknown" if report.lag is None else report.lag
     return (
-        f"group {group.group_id}: {group.state}, {kind}, {member_count(group)}, lag {lag}, "
+        f"group {printable(group.group_id)}: {group.state}, {kind}, {member_count(group)}, lag {lag}, "
         f"coordinator {group.coordinator}"
     )
 

@@ -26,9 +26,14 @@ def as_text(name: str, data: bytes | None) -> dict[str, str | None]:
         return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
+def printable(text: str) -> str:
+    """Text for a terminal: as it is, or as JSON has it if it could break the line or steer the terminal."""
+    return text if text.isprintable() else json.dumps(text)
+
+
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Columns with their names above them; numbers are set to the right."""
-    cells = [[("-" if cell is None else str(cell)) for cell in row] for row in rows]
+    cells = [[("-" if cell is None else printable(str(cell))) for cell in row] for row in rows]
     widths = [max(len(name), *(len(row[i]) for row in cells)) if cells else len(name) for i, name in enumerate(head)]
     right = [
         bool(cells) and all(row[i].lstrip("-").isdigit() or row[i] == "-" for row in cells) for i in range(len(head))

@@ -4,25 +4,20 @@ Groups as their coordinators describe them, the same for both protocols: classic
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from attrs import frozen
 
 from logbus.client.cluster import Node
 from logbus.client.coordinators import group_error
-from logbus.errors import ApiError, DecodeError, ErrorCode
+from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.net.channel import Channel
+from logbus.wire.memberdata import read_assignment, read_subscription
 from logbus.wire.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
-from logbus.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from logbus.wire.messages.groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from logbus.wire.schema import decode
 
-M = TypeVar("M")
-
-_VERSION = struct.Struct(">h")
 _CONSUMER_GROUP_DESCRIBE = 69
 _CONSUMER = "consumer"
 """The protocol type of consumers: what their members' bytes mean is known."""
@@ -179,33 +174,6 @@ def _classic(group: DescribedGroup, node: Node) -> GroupDescription | ApiError:
         coordinator=node,
         members=tuple(members),
     )
-
-
-def read_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions in what a consumer's leader assigned to it; none if the bytes do not say."""
-    try:
-        assignment = _read(ConsumerProtocolAssignment, data)
-    except DecodeError:
-        return ()
-    return tuple(
-        sorted(TopicPartition(each.topic, n) for each in assignment.assigned_partitions for n in each.partitions)
-    )
-
-
-def read_subscription(data: bytes) -> tuple[str, ...]:
-    """The topics in what a consumer told its leader; none if the bytes do not say."""
-    try:
-        subscription = _read(ConsumerProtocolSubscription, data)
-    except DecodeError:
-        return ()
-    return tuple(sorted(subscription.topics))
-
-
-def _read(kind: type[M], data: bytes) -> M:
-    """Every version begins with what version 0 has; so what consumers to come say can be read, too."""
-    if len(data) < _VERSION.size or _VERSION.unpack_from(data)[0] < 0:
-        raise DecodeError(f"{kind.__name__} begins with its version")
-    return decode(kind, 0, data, _VERSION.size)[0]
 
 
 def _partitions(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:

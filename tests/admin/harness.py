@@ -20,10 +20,12 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel
 
+from logbus.admin.lags import Lags
 from logbus.admin.limits import HttpLimits
 from logbus.admin.site import AdminSite
 from logbus.cluster.metadata import BrokerImage, ClusterMetadata, PartitionImage
 from logbus.config.view import ConfigView
+from logbus.coordination.offsets import CommittedOffset
 from logbus.errors import ApiError, ErrorCode
 from logbus.ilogbus import IAdminResource
 from logbus.metrics import Registry
@@ -194,6 +196,42 @@ class Connection:
 
 
 @define(eq=False)
+class MadeUpGroups:
+    """
+    A coordinator with one shard.
+
+    :ivar shard: groups and offsets by id.
+    :ivar problem: why it cannot say.
+    """
+
+    shard: Any = field(factory=lambda: SimpleNamespace(groups={}, offsets={}))
+    loading: bool = False
+    problem: ApiError | None = None
+
+    def add(self, group: Any, offsets: Mapping[TopicPartition, CommittedOffset] | None = None) -> None:
+        self.shard.groups[group.group_id] = group
+        if offsets:
+            self.shard.offsets[group.group_id] = SimpleNamespace(committed=dict(offsets))
+
+    def active_shards(self) -> Iterator[Any]:
+        return iter([self.shard])
+
+    def groups(self) -> list[Any]:
+        return list(self.shard.groups.values())
+
+    def group(self, group_id: str) -> Any:
+        if self.problem is not None:
+            raise self.problem
+        return self.shard.groups.get(group_id)
+
+    def committed(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
+        if self.problem is not None:
+            raise self.problem
+        offsets = self.shard.offsets.get(group_id)
+        return {} if offsets is None else offsets.committed  # type: ignore[no-any-return]
+
+
+@define(eq=False)
 class World:
     """A site with its neighbours."""
 
@@ -203,6 +241,7 @@ class World:
     clock: Turning = field(factory=Turning)
     registry: Registry = field(factory=Registry)
     replicas: MadeUpReplicas = field(factory=MadeUpReplicas)
+    groups: MadeUpGroups = field(factory=MadeUpGroups)
     reasons: list[str] = field(factory=list)
     view: ConfigView = field(init=False)
     metadata: ClusterMetadata = field(init=False)
@@ -223,6 +262,7 @@ class World:
             metadata=self.metadata,
             replicas=cast(Any, self.replicas),
             topics=cast(Any, self.topics),
+            lags=Lags(cast(Any, self.groups), cast(Any, self.replicas)),
             config=self.view,
             registry=self.registry,
             internal_topics={"__consumer_offsets"},

@@ -69,6 +69,14 @@ class RenderingTests(SynchronousTestCase):
         self.assertRaises(click.BadParameter, pairs, ("a",), "--config")
         self.assertRaises(click.BadParameter, pairs, ("=1",), "--config")
 
+    def test_what_could_steer_a_terminal(self) -> None:
+        """
+        Names come from clients: what is not printable is quoted.
+        """
+        with mock.patch("sys.stdout", io.StringIO()) as out:
+            print_table(["group"], [["a\x1b[2J\nb"], ["é"]])
+        self.assertEqual(out.getvalue().splitlines(), ["group", '"a\\u001b[2J\\nb"', "é"])
+
     def test_tables(self) -> None:
         """
         Numbers to the right, words to the left, a dash for nothing, no blanks at the end.

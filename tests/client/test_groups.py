@@ -13,11 +13,11 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.client.admin import AdminClient
 from logbus.client.cluster import Cluster, Node
-from logbus.client.described_groups import read_assignment, read_subscription
 from logbus.client.groups import CommittedOffset, ListedGroup
 from logbus.client.retry import Unreachable
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
+from logbus.wire.memberdata import read_assignment, read_subscription
 from logbus.wire.messages import consumer_groups, groups, offsets
 from logbus.wire.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartitions
 from logbus.wire.schema import encode_versioned
