@@ -83,8 +83,8 @@ def check_broker(get: Values) -> Findings:
         keys.GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
         keys.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
         keys.GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
-        keys.GROUP_CONSUMER_SESSION_TIMEOUT_MS,
     )
+    values.in_order(findings, keys.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS, keys.GROUP_CONSUMER_SESSION_TIMEOUT_MS)
     values.in_order(findings, keys.REPLICA_FETCH_WAIT_MAX_MS, keys.REPLICA_SOCKET_TIMEOUT_MS)
     values.in_order(findings, keys.REPLICA_FETCH_WAIT_MAX_MS, keys.REPLICA_LAG_TIME_MAX_MS)
     queued = values.get(keys.QUEUED_MAX_REQUEST_BYTES)

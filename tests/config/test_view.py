@@ -285,6 +285,11 @@ class LoadTests(SynchronousTestCase):
             ({"num.partition": "1"}, "did you mean num.partitions"),
             ({"num.partitions": "0"}, "num.partitions: '0' is not valid"),
             ({"group.min.session.timeout.ms": "9", "group.max.session.timeout.ms": "8"}, "must not exceed"),
+            (
+                {"group.consumer.heartbeat.interval.ms": "9000", "group.consumer.session.timeout.ms": "8000"}
+                | {"group.consumer.min.session.timeout.ms": "8000"},
+                "group.consumer.heartbeat.interval.ms=9000 must not exceed group.consumer.session.timeout.ms=8000",
+            ),
             ({"socket.request.max.bytes": "2000000000"}, "queued.max.request.bytes"),
             ({"replica.fetch.wait.max.ms": "40000"}, "replica.socket.timeout.ms"),
             ({"listeners": "INSIDE://:9092"}, "INSIDE is missing in listener.security.protocol.map"),
