@@ -12,6 +12,15 @@ import pytest
 from logbus.testing import Broker
 from tests.interop.clients import CLIENTS, Client
 
+#: Members of groups are told soon what to do, and missed soon.
+QUICK_GROUPS = {
+    "group.min.session.timeout.ms": "500",
+    "group.consumer.session.timeout.ms": "2000",
+    "group.consumer.min.session.timeout.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+}
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything here drives the broker with a real client."""
@@ -31,7 +40,7 @@ def kcat_is_installed() -> None:
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
     """One broker for all tests that use topics of their own and disturb nobody."""
-    with Broker() as broker:
+    with Broker(QUICK_GROUPS) as broker:
         yield broker
 
 

@@ -1,0 +1,44 @@
+"""
+Three consumer libraries as members of a group, behind one small face; :mod:`tests.interop.members` runs them.
+
+Each says when partitions come and go through the library's own callbacks, so that what a test sees is what an
+application would see.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AioRange
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor as AioRoundRobin
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor as AioSticky
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor as PyCooperative
+from kafka.coordinator.assignors.range import RangePartitionAssignor as PyRange
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor as PyRoundRobin
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor as PySticky
+
+from tests.interop.consumers.asynchronous import Aiokafka
+from tests.interop.consumers.face import SECONDS, Committed, Consumer, Listener, Place, Record, Settings
+from tests.interop.consumers.kafka_python import KafkaPython
+from tests.interop.consumers.librdkafka import Confluent
+
+__all__ = ["KINDS", "LIBRARIES", "SECONDS", "Committed", "Consumer", "Listener", "Place", "Record", "Settings"]
+
+Make = Callable[[Settings, Listener], Consumer]
+
+#: Every library with every way of sharing out partitions that it knows.
+KINDS: dict[str, Make] = {
+    "confluent-range": functools.partial(Confluent, "classic", "range"),
+    "confluent-roundrobin": functools.partial(Confluent, "classic", "roundrobin"),
+    "confluent-cooperative": functools.partial(Confluent, "classic", "cooperative-sticky"),
+    "kafka-python-range": functools.partial(KafkaPython, PyRange),
+    "kafka-python-roundrobin": functools.partial(KafkaPython, PyRoundRobin),
+    "kafka-python-sticky": functools.partial(KafkaPython, PySticky),
+    "kafka-python-cooperative": functools.partial(KafkaPython, PyCooperative),
+    "aiokafka-range": functools.partial(Aiokafka, AioRange),
+    "aiokafka-roundrobin": functools.partial(Aiokafka, AioRoundRobin),
+    "aiokafka-sticky": functools.partial(Aiokafka, AioSticky),
+}
+#: One of each library and protocol, for what does not depend on who gets which partition.
+LIBRARIES = ("confluent-range", "kafka-python-range", "aiokafka-range")
