@@ -265,7 +265,7 @@ class GroupTests(SynchronousTestCase):
                     group_epoch=6,
                     assignment_epoch=5,
                     assignor_name="uniform",
-                    members=[consumer_groups.DescribedConsumerGroupMember(**each) for each in members],
+                    members=[consumer_groups.DescribedConsumer(**each) for each in members],
                 )
             )
             return consumer_groups.ConsumerGroupDescribeResponse(groups=described)
