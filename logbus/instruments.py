@@ -74,6 +74,21 @@ def instrument(broker: Broker) -> None:
         "Log directories that failed.",
         lambda: len(broker.logs.offline_directories),
     )
+    cleaner = broker.logs.cleaner
+    counter("logbus_cleanings_total", "Compactions of a log.", lambda: cleaner.cleanings)
+    counter("logbus_cleaner_read_bytes_total", "Bytes read to compact logs.", lambda: cleaner.read_bytes)
+    counter("logbus_cleaner_written_bytes_total", "Bytes of segments compacted.", lambda: cleaner.written_bytes)
+    counter("logbus_cleaner_removed_records_total", "Records that compaction removed.", lambda: cleaner.removed_records)
+    gauge(
+        "logbus_uncleanable_partitions",
+        "Partitions that cannot be compacted, and grow.",
+        lambda: len(cleaner.uncleanable),
+    )
+    gauge(
+        "logbus_cleaner_max_dirty_ratio",
+        "Share of the dirtiest compacted log that is not compacted, at the last look.",
+        lambda: cleaner.max_dirty_ratio,
+    )
     gauge(
         "logbus_active_controller",
         "1 on the broker that is the controller.",
