@@ -46,7 +46,7 @@ class Deadlines:
         """
         The members that are late, with the reason; who is no member any more is forgotten.
 
-        They are due again at the next call, unless they were removed or given more time.
+        They must be removed, or given more time: nothing else brings them up again in time.
         """
         late: dict[str, str] = {}
         self.next = None
@@ -59,7 +59,8 @@ class Deadlines:
             for member_id, until in deadlines.items():
                 if until <= now:
                     late[member_id] = reason
-                self._earliest(until)
+                else:
+                    self._earliest(until)
         return late
 
     def _earliest(self, until: float) -> None:
