@@ -28,6 +28,9 @@ Apply = Callable[[bytes | None, bytes | None], None]
 RECORDS_A_TURN = 500
 """How many records are taken in before the reactor gets a turn: some milliseconds' worth."""
 
+RETRY_SECONDS = 0.1
+"""How long to wait with what cannot be read now."""
+
 MOST_COMPLAINTS = 20
 """How many damaged records of one partition are named in the log, before they are only counted."""
 
@@ -152,7 +155,16 @@ class StateLog:
         log = self.replica.log
         offset, end, left = log.log_start_offset, log.log_end_offset, RECORDS_A_TURN
         while offset < end:
-            data = self._read(offset, end, slice_bytes, loaded)
+            try:
+                data = self._read(offset, end, slice_bytes, loaded)
+            except ApiError as e:
+                # No damage: an index is being made anew.
+                self._log.warn("{partition}: loading waits: {why}", partition=self.replica.topic_partition, why=e)
+                await deferLater(self.clock, RETRY_SECONDS)
+                if not wanted():
+                    return loaded
+                offset = max(offset, log.log_start_offset)
+                continue
             at = offset
             for position, header in self._batches(data, loaded):
                 # The base offset is not under the CRC; whatever it says, reading goes on forwards.
@@ -179,15 +191,16 @@ class StateLog:
             )
         return loaded
 
-    def _segment_starts(self) -> list[int]:
-        return [segment.base_offset for segment in self.replica.log.segments]
-
     def _read(self, offset: int, end: int, slice_bytes: int, loaded: Loaded) -> bytes:
-        """Whole batches from ``offset`` on; nothing, if there is damage."""
+        """
+        Whole batches from ``offset`` on; nothing, if there is damage.
+
+        :raise ApiError: it cannot be read now.
+        """
         try:
             found = self.replica.log.read(offset, slice_bytes, end).data
             return b"" if found is None else found.read()
-        except (LogbusError, OSError, EOFError) as e:
+        except (StorageError, OSError, EOFError) as e:
             self._complain(loaded, offset, str(e))
             return b""
 

@@ -15,7 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.cluster.partition import Partition
 from logbus.cluster.replicas import Replica
 from logbus.config.topic import TopicConfig
-from logbus.coordination.statelog import RECORDS_A_TURN, Loaded, StateLog
+from logbus.coordination.statelog import RECORDS_A_TURN, RETRY_SECONDS, Loaded, StateLog
 from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.model import LeaderAndIsr
 from logbus.records.batch import iter_batches
@@ -116,7 +116,8 @@ class StateLogTests(SynchronousTestCase):
         """A batch whose CRC does not match is passed over; the rest loads."""
         for value in (b"1", b"2", b"3"):
             self.write((b"k", value))
-        self.flip(self.starts()[1] + 65)
+        # The last byte says how many headers there are; the one before is the value.
+        self.flip(self.starts()[2] - 2)
         read, loaded = self.load()
         self.assertEqual(read, [(b"k", b"1"), (b"k", b"3")])
         self.assertEqual(loaded.skipped, 1)
@@ -146,6 +147,26 @@ class StateLogTests(SynchronousTestCase):
             self.assertEqual((read[0], read[-1]), ((b"k", b"1"), (b"k", b"3")))
             self.assertGreater(loaded.skipped, 0)
             self.flip(position + at)
+
+    def test_what_cannot_be_read_now_is_waited_for(self) -> None:
+        """While an index is made anew, reads are refused; that is no damage, and nothing may be lost by it."""
+        for value in (b"1", b"2"):
+            self.write((b"k", value))
+        refusals = [ApiError(ErrorCode.KAFKA_STORAGE_ERROR)] * 2
+        read_log = Log.read
+
+        def read(log: Log, *args: Any) -> Any:
+            if refusals:
+                raise refusals.pop()
+            return read_log(log, *args)
+
+        self.patch(Log, "read", read)
+        found: list[Any] = []
+        loading = Deferred.fromCoroutine(self.state.load(lambda *one: found.append(one), 1 << 20, lambda: True))
+        self.assertNoResult(loading)
+        self.clock.pump([RETRY_SECONDS] * 2)
+        self.assertEqual(self.successResultOf(loading), Loaded(2, 0, complete=True))
+        self.assertEqual(found, [(b"k", b"1"), (b"k", b"2")])
 
     def test_markers_are_no_records(self) -> None:
         """Control batches are passed over in silence."""
