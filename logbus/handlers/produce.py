@@ -14,6 +14,7 @@ from attrs import define, field
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from logbus.cluster.replicas import Replica, Replicas
 from logbus.errors import ApiError, ErrorCode, ProtocolError, RecordsRefused, StorageError
@@ -27,7 +28,6 @@ from logbus.wire.messages.records import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
     TopicProduceResponse,
 )
 from logbus.wire.produced import FIRST, LAST, produced
@@ -63,13 +63,13 @@ class ProduceHandlers:
         message: ProduceRequest = request.message
         acks = message.acks
         if (
-            acks == 1
+            acks in (1, ALL)
             and len(message.topic_data) == 1
             and len(message.topic_data[0].partition_data) == 1
             and FIRST <= request.api_version <= LAST
             and message.transactional_id is None
         ):
-            return self._produce_one(message.topic_data[0], request.api_version)
+            return self._produce_one(message, request.api_version)
         problem = self._problem(message)
         now_ms = int(self._wall_clock() * 1000)
         written: list[Written] = []
@@ -105,18 +105,29 @@ class ProduceHandlers:
             return self._when_durable(response, written, message.timeout_ms)
         return response
 
-    def _produce_one(self, topic: TopicProduceData, version: int) -> Answer:
-        """The usual request: one batch, and nobody waits for it to be durable."""
+    def _produce_one(self, message: ProduceRequest, version: int) -> Answer:
+        """The usual request: one batch."""
+        topic = message.topic_data[0]
         data = topic.partition_data[0]
         try:
-            _, appended = self._append(topic.name, data, int(self._wall_clock() * 1000), version)
+            replica, appended = self._append(topic.name, data, int(self._wall_clock() * 1000), version)
         except ApiError as e:
             self.refused += 1
-            answers = [refusal(data.index, e)]
-            return ProduceResponse(responses=[TopicProduceResponse(name=topic.name, partition_responses=answers)])
-        return produced(
+            return refused_one(topic.name, data.index, e)
+        answer = produced(
             topic.name, data.index, appended.base_offset, appended.log_append_time, appended.log_start_offset
         )
+        durable = replica.durable() if message.acks == ALL else None
+        if durable is None:
+            return answer
+
+        def not_durable(failure: Failure) -> ProduceResponse:
+            failure.trap(ApiError, StorageError)
+            error: Any = failure.value
+            return refused_one(topic.name, data.index, api_error(error))
+
+        durable.addTimeout(max(message.timeout_ms, 0) / 1000, self._clock, onTimeoutCancel=_timed_out)
+        return durable.addCallbacks(lambda _: answer, not_durable)
 
     def _problem(self, message: ProduceRequest) -> ApiError | None:
         """What is wrong with the whole request."""
@@ -174,7 +185,7 @@ class ProduceHandlers:
             try:
                 await durable
             except (ApiError, StorageError) as e:
-                error = e if isinstance(e, ApiError) else ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e))
+                error = api_error(e)
                 answer.error_code = error.code
                 answer.error_message = error.message
                 answer.base_offset = answer.log_start_offset = -1
@@ -183,6 +194,16 @@ class ProduceHandlers:
 
 def _timed_out(result: object, timeout: float) -> Any:
     raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the records were not durable after {timeout:g} s")
+
+
+def api_error(error: ApiError | StorageError) -> ApiError:
+    """What a client is told of an error."""
+    return error if isinstance(error, ApiError) else ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+
+def refused_one(topic: str, index: int, error: ApiError) -> ProduceResponse:
+    """The answer to a request of one batch that was not written."""
+    return ProduceResponse(responses=[TopicProduceResponse(name=topic, partition_responses=[refusal(index, error)])])
 
 
 def refusal(index: int, error: ApiError) -> PartitionProduceResponse:
