@@ -166,7 +166,7 @@ class StateLog:
                 offset = max(offset, log.log_start_offset)
                 continue
             at = offset
-            for position, header in self._batches(data, loaded):
+            for position, header in self._batches(data, offset, loaded):
                 # The base offset is not under the CRC; whatever it says, reading goes on forwards.
                 if not at <= header.last_offset < end:
                     self._complain(loaded, at, f"a batch claims to end at offset {header.last_offset}")
@@ -204,11 +204,11 @@ class StateLog:
             self._complain(loaded, offset, str(e))
             return b""
 
-    def _batches(self, data: bytes, loaded: Loaded) -> Iterator[tuple[int, BatchHeader]]:
+    def _batches(self, data: bytes, offset: int, loaded: Loaded) -> Iterator[tuple[int, BatchHeader]]:
         try:
             yield from iter_batches(data)
         except DecodeError as e:
-            self._complain(loaded, -1, str(e))
+            self._complain(loaded, offset, f"behind this offset: {e}")
 
     def _take_in(self, data: bytes, position: int, header: BatchHeader, apply: Apply, loaded: Loaded) -> int:
         """Hand a batch's records on; how many it had, at least 1."""

@@ -375,3 +375,16 @@ class GoingTests(GroupCase):
         self.assertEqual(fetch_committed(self.client), {T0: 5})
         self.assertEqual(self.listed_later(DAY_S / 2 + 601), [])
         self.assertEqual(self.server.broker.group_coordinator.metrics.expired, 1)
+        self.restart()
+        self.assertEqual(self.listed(), [])
+
+    def test_somebody_about_to_join(self) -> None:
+        """A group is not stale while somebody has an id to come back with."""
+        commit(self.client, {T0: 5}, version=4, retention_time_ms=1000)
+        self.client.turn(598)
+        member = self.member()
+        member.get_id()
+        self.client.turn(4)
+        self.assertEqual(fetch_committed(self.client), {})
+        self.group_of(member)
+        self.assertEqual(member.heartbeat(), 0)

@@ -175,6 +175,17 @@ class TimeTests(GroupCase):
         self.group_of(first)
         self.assertEqual(first.generation, 3)
 
+    def test_one_timeout_for_both(self) -> None:
+        """In version 0 members may take their session timeout to join again."""
+        first, second = self.member(), self.member()
+        for member in (first, second):
+            member.send_join(0)
+        first.joined()
+        self.client.turn(9)
+        self.assertIsNone(second.answer())
+        self.client.turn(2)
+        self.assertEqual((second.joined().error_code, second.leads), (0, True))
+
     def test_commits_keep_a_member_alive(self) -> None:
         """As heartbeats do."""
         member = self.member()
