@@ -385,6 +385,20 @@ class SwapTests(CleanerCase):
         self.assertEqual(self.manager.cleaner.cleanings, 2)
         self.assertEqual(self.manager.cleaner.written_bytes, 0)
 
+    def test_stubs_stay(self) -> None:
+        """Nor is one that only ends in a batch without records, which says how far it reaches."""
+        for letter in b"abcd":
+            for key in (b"%c1" % letter, b"%c2" % letter, b"%c3" % letter, b"%c4" % letter, b"same"):
+                self.log.append_as_leader(batch(b"1", keys=[key]), 0)
+        self.fill(0)
+        self.clean()
+        first = self.log.segments[0]
+        self.assertEqual([header.record_count for _, header in first.batches(0)], [1, 1, 1, 1, 0])
+        self.fill(10)
+        self.clean()
+        self.assertEqual(self.manager.cleaner.cleanings, 2)
+        self.assertIs(self.log.segments[0], first)
+
     def test_codecs(self) -> None:
         """Batches keep their codec."""
         for codec in Codec:
@@ -439,6 +453,25 @@ class SwapTests(CleanerCase):
             (log.log_start_offset, log.log_end_offset), (self.log.log_start_offset, self.log.log_end_offset)
         )
         self.assertEqual(records(log), records(self.log))
+
+    def test_paused(self) -> None:
+        """Who truncates waits until the cleaner is off the log, and it stays off until he is done."""
+        self.fill()
+        self.disk.held.add(Lane.READ)
+        self.clean()
+        cut = self.manager.truncate({PARTITION: 58})
+        self.assertNoResult(cut)
+        self.assertEqual(self.log.log_end_offset, 60)
+        self.disk.release(Lane.READ, 1)
+        self.successResultOf(cut)
+        self.assertEqual((self.log.log_end_offset, self.manager.cleaner.cleanings), (58, 0))
+        self.let_go()
+        with self.manager.cleaner.paused([self.log]) as off:
+            self.successResultOf(off)
+            self.clean()
+            self.assertEqual(self.manager.cleaner.cleanings, 0)
+        self.clean()
+        self.assertEqual(self.manager.cleaner.cleanings, 1)
 
     def test_truncated_meanwhile(self) -> None:
         """A truncation waits until the cleaning was given up, and what it cut does not come back."""

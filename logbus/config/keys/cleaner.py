@@ -28,7 +28,8 @@ LOG_CLEANER_BACKOFF_MS = int64(
 LOG_CLEANER_DEDUPE_BUFFER_SIZE = int64(
     "log.cleaner.dedupe.buffer.size",
     128 * 1024 * 1024,
-    "Bytes of memory for the keys of the log being cleaned; a log with more keys takes several passes.",
+    "Bytes of memory for the keys of the log being cleaned, 24 of them for a key; a log with more keys takes several "
+    "rounds.",
     at_least=1024 * 1024,
     dynamic=CLUSTER,
 )

@@ -1,0 +1,150 @@
+"""
+What compaction costs: processor time, the share of the reactor, and how late other work comes.
+
+    python benchmarks/compaction.py [--directory DIR] [--megabytes 100] [--value 100] [--keys 100000] [--codec none]
+
+A log of that size is written, synced and cleaned twice: the second time a tenth of it is new.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+
+from twisted.internet import reactor
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+
+from logbus.config.topic import TopicConfig
+from logbus.model import TopicPartition
+from logbus.records.batch import encode_batch
+from logbus.records.compression import codec_named
+from logbus.records.record import Record
+from logbus.storage.cleaner import CleanerSettings
+from logbus.storage.disk import disks_at
+from logbus.storage.log import Log
+from logbus.storage.manager import LogManager
+
+COUNT = 500
+"""Records a batch."""
+
+
+class Lateness:
+    """How late a call comes that is asked for every five milliseconds."""
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+        self.stopped = False
+        self._next()
+
+    def _next(self) -> None:
+        due = time.perf_counter() + 0.005
+        reactor.callLater(0.005, self._tick, due)
+
+    def _tick(self, due: float) -> None:
+        self.seen.append(time.perf_counter() - due)
+        if not self.stopped:
+            self._next()
+
+    def at(self, share: float) -> float:
+        return sorted(self.seen)[int(share * (len(self.seen) - 1))] * 1000
+
+
+def fill(log: Log, megabytes: float, options: argparse.Namespace, rng: random.Random) -> int:
+    """Write so many megabytes; how many records it was."""
+    target, written = log.size + megabytes * 1_000_000, 0
+    value, codec = (
+        os.urandom(options.value // 2) + bytes(options.value - options.value // 2),
+        codec_named(options.codec),
+    )
+    while log.size < target:
+        now_ms = int(time.time() * 1000)
+        records = [Record(0, now_ms, b"key-%010d" % rng.randrange(options.keys), value) for _ in range(COUNT)]
+        log.append_as_leader(encode_batch(records, codec=codec), 0)
+        written += COUNT
+    return written
+
+
+async def clean(manager: LogManager, log: Log, records: int) -> None:
+    cleaner = manager.cleaner
+    log.high_watermark = log.log_end_offset
+    log.roll()
+    await log.flush()
+    await log.durability.write_back_and_wait()
+    before = cleaner.read_bytes, cleaner.written_bytes, cleaner.removed_records
+    size, late = log.size, Lateness()
+    cpu, begun = time.process_time(), time.perf_counter()
+    await cleaner.clean_all()
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - begun
+    late.stopped = True
+    read, written, removed = (
+        after - was
+        for after, was in zip((cleaner.read_bytes, cleaner.written_bytes, cleaner.removed_records), before, strict=True)
+    )
+    print(
+        f"{records} records in {size / 1e6:.0f} MB: {wall:.1f} s, {cpu:.2f} s of processor ({100 * cpu / wall:.0f} %), "
+        f"{cpu / size * 1e9:.0f} s a GB, {records / cpu:.0f} records/s of processor;\n"
+        f"    {removed} removed, {read / 1e6:.0f} MB read, {written / 1e6:.0f} MB written; the reactor's timers come "
+        f"late by {late.at(0.5):.1f} ms (median), {late.at(0.99):.1f} ms (99 %), {late.at(1):.1f} ms (most)",
+        flush=True,
+    )
+
+
+async def run(directory: str, options: argparse.Namespace) -> None:
+    manager = LogManager(
+        disks_at([directory], reactor),
+        reactor,
+        time.time,
+        cleaner_settings=lambda: CleanerSettings(backoff_ms=1 << 40, dedupe_buffer_size=options.buffer << 20),
+    )
+    await manager.open()
+    manager.start_housekeeping()
+    config = TopicConfig(
+        cleanup_policy=frozenset({"compact"}), segment_bytes=64 * 1024 * 1024, min_cleanable_dirty_ratio=0.01
+    )
+    log = await manager.create(TopicPartition("compacted", 0), None, config)
+    rng = random.Random(1)
+    written = fill(log, options.megabytes, options, rng)
+    await clean(manager, log, written)
+    kept = written - manager.cleaner.removed_records
+    written = fill(log, options.megabytes / 10, options, rng)
+    await clean(manager, log, kept + written)
+    await manager.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--directory", help="where to write; default: a temporary directory")
+    parser.add_argument("--megabytes", type=float, default=100)
+    parser.add_argument("--value", type=int, default=100, help="bytes of a value")
+    parser.add_argument("--keys", type=int, default=100_000, help="different ones")
+    parser.add_argument("--codec", default="none")
+    parser.add_argument("--buffer", type=int, default=128, help="megabytes for keys")
+    options = parser.parse_args()
+    directory = tempfile.mkdtemp(prefix="logbus-compaction-", dir=options.directory)
+    status: list[int] = []
+
+    def finish(result: object) -> None:
+        if result is not None:
+            print(result, file=sys.stderr)
+            status.append(1)
+        reactor.stop()
+
+    def start() -> Deferred[None]:
+        return deferLater(reactor, 0, lambda: Deferred.fromCoroutine(run(directory, options))).addBoth(finish)
+
+    try:
+        reactor.callWhenRunning(start)
+        reactor.run()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    sys.exit(bool(status))
+
+
+if __name__ == "__main__":
+    main()
