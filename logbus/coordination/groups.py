@@ -340,6 +340,8 @@ class GroupCoordinator:
         slice_bytes = self.config.get(keys.OFFSETS_LOAD_BUFFER_SIZE)
         if await load(shard, self, slice_bytes, self.clock, self.metrics, lambda: self._has(shard)):
             shard.loading = False
+            for waiting in shard.when_loaded:
+                waiting()
             for group in list(shard.groups.values()):
                 self.touched(shard, group)
 

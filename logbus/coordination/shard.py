@@ -7,7 +7,7 @@ after all, the broker has lost the partition's disk, and with it the shard.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from attrs import define, field, frozen
 from twisted.internet.defer import Deferred, FirstError, gatherResults, succeed
@@ -40,6 +40,7 @@ class Shard:
     :ivar groups: by id: all that have members, a generation, or offsets.
     :ivar offsets: by group id; none of them is empty.
     :ivar loading: the records are not all read yet: requests must be tried again.
+    :ivar when_loaded: what is to be done then, before anybody is served.
     :ivar closed: the partition is no longer led from here.
     """
 
@@ -50,6 +51,7 @@ class Shard:
     offsets: dict[str, GroupOffsets] = field(factory=dict, init=False)
     alarms: dict[str, Alarm] = field(factory=dict, init=False)
     loading: bool = field(default=True, init=False)
+    when_loaded: list[Callable[[], object]] = field(factory=list, init=False)
     closed: bool = field(default=False, init=False)
 
     def save(self, changes: Sequence[Change], too_large: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> Deferred[None]:

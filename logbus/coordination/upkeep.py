@@ -5,6 +5,7 @@ What makes groups and their offsets go: age, the end of a topic, and demand.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
@@ -107,27 +108,33 @@ class Upkeep:
     def forget_topics(self, topics: Sequence[str]) -> None:
         """Topics were deleted: nobody can read on where they were. For :meth:`.ClusterMetadata.when_removed`."""
         gone = frozenset(topics)
-        for shard in self.coordinator.active_shards():
-            changes = [
-                change for offsets in shard.offsets.values() for change in offsets.tombstones(offsets.of_topics(gone))
-            ]
-            if not changes:
-                continue
-            touched = {change[0].group for change in changes}
-            self._log.info(
-                "{count} offsets of {groups} groups go with topics {topics}",
-                count=len(changes),
-                groups=len(touched),
-                topics=", ".join(sorted({change[0].topic for change in changes})),
-            )
-            try:
-                self._watch("deleted topics", shard.save_all(changes))
-            except ApiError as error:
-                self._log.warn("offsets of deleted topics cannot be forgotten: {error}", error=error.message)
-            for group_id in touched:
-                group = shard.groups.get(group_id)
-                if group is not None:
-                    self.coordinator.touched(shard, group)
+        for shard in list(self.coordinator.shards.values()):
+            if shard.loading:
+                shard.when_loaded.append(partial(self._forget_topics, shard, gone))
+            else:
+                self._forget_topics(shard, gone)
+
+    def _forget_topics(self, shard: Shard, gone: frozenset[str]) -> None:
+        changes = [
+            change for offsets in shard.offsets.values() for change in offsets.tombstones(offsets.of_topics(gone))
+        ]
+        if not changes:
+            return
+        touched = {change[0].group for change in changes}
+        self._log.info(
+            "{count} offsets of {groups} groups go with topics {topics}",
+            count=len(changes),
+            groups=len(touched),
+            topics=", ".join(sorted({change[0].topic for change in changes})),
+        )
+        try:
+            self._watch("deleted topics", shard.save_all(changes))
+        except ApiError as error:
+            self._log.warn("offsets of deleted topics cannot be forgotten: {error}", error=error.message)
+        for group_id in touched:
+            group = shard.groups.get(group_id)
+            if group is not None:
+                self.coordinator.touched(shard, group)
 
     def _watch(self, what: str, durable: Deferred[None]) -> None:
         def failed(failure: Failure) -> None:

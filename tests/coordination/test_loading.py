@@ -126,6 +126,22 @@ class LoadingTests(GroupCase):
         self.assertEqual(fetch_committed(self.client), {("t", 0): 5})
         self.assertEqual(first.groups, {})
 
+    def test_a_topic_goes_while_it_loads(self) -> None:
+        """Its offsets are forgotten as soon as they are known, before anybody can commit for another of its name."""
+        self.server.create("u")
+        commit(self.client, {("t", 0): 5, ("u", 0): 6})
+        coordinator = self.server.broker.group_coordinator
+        name = TopicPartition(OFFSETS_TOPIC, partition_for("g", 4))
+        for _ in range(600):
+            self.append("g", (b"\0\x63filler", None))
+        coordinator.leads_no_more(name)
+        coordinator.leads(name, 8)
+        self.assertTrue(coordinator.shards[name.partition].loading)
+        self.server.broker.upkeep.forget_topics(["u"])
+        for _ in range(5):
+            self.client.turn()
+        self.assertEqual(fetch_committed(self.client), {("t", 0): 5})
+
     def test_loads_are_counted(self) -> None:
         """How many, and how long they took."""
         metrics = self.server.broker.group_coordinator.metrics
