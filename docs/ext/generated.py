@@ -18,10 +18,12 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import nested_parse_with_titles
 
+from logbus.admin.partitions import partition_families
 from logbus.broker import Broker
 from logbus.config import ConfigView
 from logbus.config.reference import reference_rst
 from logbus.ilogbus import Listener
+from logbus.metrics import Family
 from logbus.tap import Options
 from logbus.testing.broker import close_reactor, private_reactor
 from logbus.wire.messages import API_NAMES
@@ -99,11 +101,34 @@ def metrics() -> Lines:
     """What an instrumented broker shows."""
     rows = []
     for family in sorted(a_broker().registry.collect()):
-        labels = {name for sample in family.samples for name, _ in sample.labels if name != "le"}
+        samples = list(filter(None, family.samples))
+        labels = {name for sample in samples for name, _ in sample.labels if name != "le"}
+        if family.name.startswith("logbus_group_") and not samples:
+            # A broker that was never started has no groups whose series could show them.
+            labels = {"group"}
         rows.append(
             (f"``{family.name}``", family.type, ", ".join(f"``{name}``" for name in sorted(labels)), family.help)
         )
     yield from table(("Name", "Type", "Labels", "Meaning"), rows)
+
+
+def partition_metrics() -> Lines:
+    """What there is besides with ``admin.metrics.per.partition``."""
+    rows = [
+        (
+            f"``{family.name}``",
+            f"{'``group``, ' if 'group' in family.name else ''}``partition``, ``topic``",
+            family.help,
+        )
+        for family in partition_families_of(a_broker())
+    ]
+    yield from table(("Name", "Labels", "Meaning"), rows)
+
+
+def partition_families_of(broker: Broker) -> list[Family]:
+    """All families that have series for single partitions."""
+    site: Any = broker.admin_factory(Listener("admin", "admin", "tcp:0"))
+    return [*partition_families(list), *site.lags.partition_families()]
 
 
 def http() -> Lines:
@@ -197,6 +222,7 @@ SOURCES: dict[str, Callable[[], Lines]] = {
     "apis": apis,
     "releases": releases,
     "metrics": metrics,
+    "partition-metrics": partition_metrics,
     "http": http,
     "twistd": twistd,
     "command-line": command_line,

@@ -44,7 +44,7 @@ _SHIFT = click.IntRange(1 - 2**63, 2**63 - 1)
 _EXECUTE = click.option("--execute", is_flag=True, help="Write it; without, only show what would be written.")
 
 
-@click.command("reset-offsets")
+@click.command("reset-offsets", short_help="Set where a group goes on.")
 @click.argument("group")
 @_TOPICS
 @click.option("--all-topics", is_flag=True, help="All partitions for which the group has committed something.")
@@ -157,7 +157,7 @@ def _goal(
     return goals[0]
 
 
-@click.command("delete-offsets")
+@click.command("delete-offsets", short_help="Have a group forget offsets.")
 @click.argument("group")
 @_TOPICS
 @bootstrap_options
@@ -201,7 +201,7 @@ def delete_offsets(group: str, scopes: list[Scope], bootstrap: str, timeout: flo
     with_cluster(bootstrap, timeout, work)
 
 
-@click.command("export")
+@click.command("export", short_help="Write what groups have committed to a file.")
 @click.argument("file", metavar="FILE")
 @click.argument("names", nargs=-1, metavar="[GROUP]...")
 @bootstrap_options
@@ -241,7 +241,7 @@ def export_offsets(file: str, names: tuple[str, ...], bootstrap: str, timeout: f
         Path(file).write_text(text, encoding="utf-8")
 
 
-@click.command("import")
+@click.command("import", short_help="Set the offsets of groups to those in a file.")
 @click.argument("file", metavar="FILE")
 @click.argument("names", nargs=-1, metavar="[GROUP]...")
 @_EXECUTE

@@ -29,7 +29,7 @@ def groups() -> None:
     """
 
 
-@groups.command("list")
+@groups.command("list", short_help="Print all groups, or those of some states and types.")
 @click.option(
     "--state", "-s", "states", multiple=True, type=click.Choice(_STATES, case_sensitive=False), help="Only in this one."
 )
@@ -78,7 +78,7 @@ def list_groups(states: tuple[str, ...], types: tuple[str, ...], as_json: bool, 
         )
 
 
-@groups.command()
+@groups.command(short_help="Show offsets, lag and members of groups.")
 @click.argument("names", nargs=-1, metavar="[GROUP]...")
 @click.option("--offsets", "view", flag_value="offsets", help="What each partition's offset is. The default.")
 @click.option("--members", "view", flag_value="members", help="Its members instead, and what they read.")
@@ -124,7 +124,7 @@ def describe(names: tuple[str, ...], view: str | None, as_json: bool, bootstrap:
                 print_table(head, shown)
 
 
-@groups.command()
+@groups.command(short_help="Delete groups without members.")
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
 @bootstrap_options
 def delete(names: tuple[str, ...], bootstrap: str, timeout: float) -> None:

@@ -34,7 +34,8 @@ def text_of(generated: ModuleType, what: str) -> str:
 
 def test_every_metric_a_page_names_exists(generated: ModuleType) -> None:
     """An alert on a metric that was renamed would never fire."""
-    known = {family.name for family in generated.a_broker().registry.collect()}
+    broker = generated.a_broker()
+    known = {family.name for family in (*broker.registry.collect(), *generated.partition_families_of(broker))}
     for page in PAGES:
         for name in re.findall(r"\blogbus_[a-z_]+", page.read_text()):
             family = name.removesuffix("_bucket")
@@ -78,7 +79,9 @@ def test_the_reference_lists_what_is_served(generated: ModuleType) -> None:
     assert apis.count("   * - ") == len(generated.a_broker().router.served) + 1
     assert "GET /api/v1/topics/{topic}" in text_of(generated, "http")
     assert "--as-version" in text_of(generated, "twistd")
+    assert "``logbus_group_lag``" in text_of(generated, "partition-metrics")
     commands = text_of(generated, "command-line")
+    assert "logbus groups reset-offsets" in commands
     assert "logbus topics create" in commands
     assert "logbus consume" in commands
 

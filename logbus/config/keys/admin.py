@@ -15,6 +15,7 @@ ADMIN_ALLOWED_HOSTS = texts(
 ADMIN_METRICS_PER_PARTITION = boolean(
     "admin.metrics.per.partition",
     False,
-    "Whether ``/metrics`` has series for each partition: six each, which is 60,000 at 10,000 partitions.",
+    "Whether ``/metrics`` has series for each partition: six each, which is 60,000 at 10,000 partitions; and two for "
+    "each partition that a group has committed an offset for.",
     dynamic=CLUSTER,
 )
