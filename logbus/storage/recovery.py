@@ -18,6 +18,7 @@ from attrs import define, field
 from twisted.logger import Logger
 
 from logbus.errors import ApiError
+from logbus.model import NO_EPOCH
 from logbus.records.batch import HEADER_SIZE, MAGIC, batch_problem, read_header
 from logbus.storage import names
 from logbus.storage.flush import sync_all
@@ -113,21 +114,24 @@ async def recover(log: Log, recovery_point: int, start_offset: int, progress: Pr
 
     log.producers = latest_snapshot(disk, log.directory, bases[0], max(recovery_point, bases[0]))
     scan_from = min(recovery_point, log.producers.end_offset)
-    log.epochs = load_epochs(disk, log.directory, max(start_offset, bases[0]), scan_from)
+    # On disk they are complete up to the recovery point, while compaction may have removed what an epoch began with.
+    log.epochs = load_epochs(disk, log.directory, max(start_offset, bases[0]), recovery_point)
+    epochs_from = recovery_point if log.epochs.latest != NO_EPOCH else scan_from
     first = max(0, bisect_right(bases, scan_from) - 1)
     for segment in segments[:first]:
         await _check_older(log, segment, progress)
 
     kept = segments[:first]
     end = bases[first]
-    scan = _Scan(log, segments[first], recovery_point, end, None)
+    scan = _Scan(log, segments[first], recovery_point, epochs_from, end, None)
     for i in range(first, len(segments)):
         segment = segments[i]
         if segment.base_offset > recovery_point and segment.base_offset - end in range(1, MAX_RELATIVE_OFFSET):
             # A segment begins where the log ended. This one outlived a truncation that a power cut half undid.
             await _cut(log, scan, segments[i:], f"segment {segment.base_offset} does not follow offset {end}")
             break
-        scan = _Scan(log, segment, recovery_point, end, bases[i + 1] if i + 1 < len(bases) else None)
+        limit = bases[i + 1] if i + 1 < len(bases) else None
+        scan = _Scan(log, segment, recovery_point, epochs_from, end, limit)
         await scan.run(scan_from, progress)
         kept.append(segment)
         end = scan.end
@@ -137,6 +141,7 @@ async def recover(log: Log, recovery_point: int, start_offset: int, progress: Pr
         if i + 1 < len(segments):
             segment.seal()
     log.producers.end_offset = end
+    log.epochs.truncate_end(end)
     log.restored(tuple(kept), min(start_offset, end), end, min(recovery_point, end))
     # Nobody knows what of the names was synced.
     log.unsynced_directories |= {log.directory, ""}
@@ -196,6 +201,7 @@ class _Scan:
     A walk over one segment to the first batch that cannot be.
 
     :ivar recovery_point: from this offset on CRCs are checked.
+    :ivar epochs_from: from this offset on epochs are learnt.
     :ivar end: the offset after the last good batch.
     :ivar limit: the next segment's base offset, None in the last.
     :ivar position: where the last good batch ends, in bytes.
@@ -205,6 +211,7 @@ class _Scan:
     log: Log
     segment: Segment
     recovery_point: int
+    epochs_from: int
     end: int
     limit: int | None
     position: int = 0
@@ -222,14 +229,13 @@ class _Scan:
                 data = file.pread(want, begun)
             else:
                 data = await log.disk.submit(Lane.READ, file.pread, want, begun)
-            want = max(CHUNK, self._walk(data, scan_from))
+            want = max(CHUNK, self._walk(data))
             progress.add(log, self.position - begun, self.position, segment)
 
-    def _walk(self, data: bytes, scan_from: int) -> int:
+    def _walk(self, data: bytes) -> int:
         """
         Go on over the batches in ``data``, which begins at :attr:`position`.
 
-        :param scan_from: from this offset on epochs are learnt.
         :returns: bytes needed for the next batch, 0 if not known.
         """
         log, segment, begun, recovery_point = self.log, self.segment, self.position, self.recovery_point
@@ -261,7 +267,7 @@ class _Scan:
                 break
             segment.index(header, begun + at, interval)
             # The walk may begin before what it is for: there the epochs on disk are complete.
-            if base >= scan_from and header.leader_epoch != epochs.latest:
+            if base >= self.epochs_from and header.leader_epoch != epochs.latest:
                 epochs.assign(header.leader_epoch, base)
             if header.producer_id >= 0 and base >= producers.end_offset:
                 producers.appended(header, base)

@@ -278,6 +278,31 @@ class GapTests(CleanerCase):
             self.assertEqual([record.offset for record in records(log)], self.expected)
             self.assertEqual((log.log_start_offset, log.log_end_offset), (0, 60))
 
+    def test_epochs_after_a_kill(self) -> None:
+        """An epoch begins where it did, though the record it began with is gone."""
+        disk, clock = MemoryDisk(), Clock()
+        manager = a_manager(disk, clock=clock, default_config=COMPACT)
+        self.successResultOf(manager.open())
+        manager.start_housekeeping()
+        log = self.successResultOf(manager.create(PARTITION))
+        for offset in range(40):
+            log.append_as_leader(batch(b"v", keys=[b"k%d" % (offset % 3)]), 5 if offset < 7 else 6)
+        log.high_watermark = 40
+        self.successResultOf(log.flush())
+        clock.advance(20)
+        self.assertGreater(min(record.offset for record in records(log)), 7)
+        after = disk.after_kill()
+        for name in after.names("orders-0"):
+            if name.endswith(".snapshot"):
+                # The producers are made anew from the start of the log.
+                after.unlink(f"orders-0/{name}")
+        again = a_manager(after, default_config=COMPACT)
+        self.successResultOf(again.open())
+        restored = again.get(PARTITION)
+        assert restored is not None
+        self.assertEqual(list(restored.epochs), [(5, 0), (6, 7)])
+        self.successResultOf(manager.close())
+
     def test_indexes_rebuilt(self) -> None:
         """Indexes that are lost are made anew, with their gaps."""
         disk = self.disk.after_kill()
