@@ -222,9 +222,13 @@ def export_offsets(file: str, names: tuple[str, ...], bootstrap: str, timeout: f
         from logbus.cli.resetting import committed
 
         admin = AdminClient(cluster, timeout=timeout)
-        wanted = list(dict.fromkeys(names)) or [each.group_id for each in await admin.list_groups()]
+        wanted = list(dict.fromkeys(names))
         if names:
             await described(admin, wanted)
+        else:
+            # Other kinds of groups that brokers know keep their places elsewhere.
+            kinds = ("classic", "consumer", "")
+            wanted = [each.group_id for each in await admin.list_groups() if each.type in kinds]
         found = await committed(admin, wanted)
         saved = {
             group: {each: SavedOffset(at.offset, at.metadata) for each, at in offsets.items()}
