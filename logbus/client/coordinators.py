@@ -75,7 +75,8 @@ class Coordinators:
 
         :param send: asks one coordinator, for the groups it coordinates, and gives an answer for each.
         :return: an answer or an error for each group, in the order given.
-        :raise Unreachable: a broker cannot be reached.
+        :raise Unreachable: no broker answers. A coordinator that cannot be reached is an error of its groups: the other
+            brokers may take a while to choose another.
         """
         wanted = list(dict.fromkeys(group_ids))
         answers: dict[str, T | ApiError] = {}
@@ -86,11 +87,11 @@ class Coordinators:
                 answers.update(await self._round(again, send))
             except RequestTimedOut:
                 raise
-            except (Disconnected, Unreachable):
+            except Disconnected:
                 lost += 1
                 if lost > _LOST_CONNECTIONS:
                     raise
-                answers.update((each, _moving(each)) for each in again)
+                answers.update((each, _unavailable(each, "its coordinator hung up")) for each in again)
             again = [each for each in wanted if is_not_now(answers[each])]
             attempt += 1
             wait = self.cluster.backoff.before(attempt)
@@ -111,7 +112,11 @@ class Coordinators:
             else:
                 by_node.setdefault(place, []).append(group_id)
         for node, theirs in by_node.items():
-            channel = await self.cluster.channel(node.node_id)
+            try:
+                channel = await self.cluster.channel(node.node_id)
+            except Unreachable as e:
+                answers.update((each, _unavailable(each, str(e))) for each in theirs)
+                continue
             answers.update(await send(channel, node, theirs))
         for group_id in group_ids:
             if group_id not in answers:
@@ -140,5 +145,5 @@ def _node(code: int, message: str | None, group_id: str, node_id: int, host: str
     return group_error(code, group_id, message) or Node(node_id, host, port)
 
 
-def _moving(group_id: str) -> ApiError:
-    return ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group_id!r}: its coordinator hung up")
+def _unavailable(group_id: str, why: str) -> ApiError:
+    return ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group_id!r}: {why}")

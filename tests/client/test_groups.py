@@ -138,7 +138,7 @@ class GroupTests(SynchronousTestCase):
 
     def test_a_broken_connection(self) -> None:
         """
-        One that broke is made anew; a broker that is gone is said so, soon.
+        One that broke is made anew.
         """
         self.places = {"a": 2}
         dropped: list[int] = []
@@ -152,12 +152,32 @@ class GroupTests(SynchronousTestCase):
 
         self.brokers.answers[DELETE] = drop_once
         self.assertEqual(self.done(self.admin.delete_groups(["a"]), 0.2), {"a": None})
+
+    def test_a_coordinator_that_is_gone(self) -> None:
+        """
+        Another may take its place; if none does, the groups are said to be without, and the others have their answers.
+        """
+        self.places = {"a": 2}
+        self.brokers.answers[DELETE] = nth(self.deleted)
+        self.done(self.admin.delete_groups(["a", "b"]))
         self.brokers.drop(2)
         self.brokers.nodes.discard(2)
-        waiting = self.admin.delete_groups(["a"])
-        for _ in range(10):
-            self.brokers.settle(0.1)
-        self.failureResultOf(waiting, Unreachable)
+        waiting = self.admin.delete_groups(["a", "b"])
+        self.brokers.settle(0.1)
+        self.assertNoResult(waiting)
+        self.places = {}
+        self.assertEqual(self.done(waiting, 1), {"a": None, "b": None})
+        self.places = {"a": 2}
+        answers = self.done(self.admin.delete_groups(["a", "b"]), 31)
+        self.assertIsNone(answers["b"])
+        self.assertEqual(self.code(answers["a"]), ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def test_nobody_answers(self) -> None:
+        """
+        That is said at once.
+        """
+        self.brokers.nodes.clear()
+        self.failureResultOf(self.admin.delete_groups(["a"]), Unreachable)
 
     def test_an_answer_that_leaves_a_group_out(self) -> None:
         """
