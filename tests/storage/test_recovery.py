@@ -147,6 +147,20 @@ class RecoveryTests(SynchronousTestCase):
         scanned = next(line["scanned"] for line in lines if "logs opened" in line["log_format"])
         self.assertLess(scanned, 1000)
 
+    def test_damage_below_the_recovery_point(self) -> None:
+        """If the walk has to begin far before it, and meets damage, what was known of later offsets is forgotten."""
+        self.flushed()
+
+        def damage() -> None:
+            directory = self.directory()
+            for name in [name for name in directory if name.endswith(".snapshot")]:
+                del directory[name]
+            inode = directory[f"{self.bases[1]:020d}.log"]
+            assert isinstance(inode, Inode)
+            inode.write(16, b"\0")
+
+        self.assertIn("magic 0", self.cut(damage, self.bases[1]))
+
     def test_indexes(self) -> None:
         """Indexes that are missing, of a wrong length, full of zeros or from another life are rebuilt."""
         for name, damage in {
