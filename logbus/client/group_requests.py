@@ -37,6 +37,8 @@ from logbus.wire.messages.offsets import (
     OffsetFetchResponseTopics,
 )
 
+COMMITS_A_REQUEST = 1000
+"""All commits of a request become one batch of records, which brokers limit (``message.max.bytes``)."""
 _OFFSET_COMMIT, _OFFSET_FETCH, _LIST_GROUPS = 8, 9, 16
 _BY_NAME = 9
 """The last version of OffsetCommit and OffsetFetch that names topics; the next has their ids only."""
@@ -77,7 +79,18 @@ async def list_groups(
 async def alter_offsets(
     coordinators: Coordinators, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
 ) -> dict[TopicPartition, ApiError | None]:
-    """Commit offsets in the place of a group."""
+    """Commit offsets in the place of a group, as many at a time as a broker's batch has room for."""
+    answers: dict[TopicPartition, ApiError | None] = {}
+    wanted = list(offsets.items())
+    for first in range(0, len(wanted), COMMITS_A_REQUEST):
+        some = dict(wanted[first : first + COMMITS_A_REQUEST])
+        answers.update(await _alter_some(coordinators, group_id, some))
+    return answers
+
+
+async def _alter_some(
+    coordinators: Coordinators, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
+) -> dict[TopicPartition, ApiError | None]:
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for (topic, partition), committed in offsets.items():
         topics.setdefault(topic, OffsetCommitRequestTopic(name=topic, partitions=[])).partitions.append(

@@ -428,6 +428,19 @@ class GroupTests(SynchronousTestCase):
             ("t", 4, 2, "note"),
         )
 
+    def test_many_commits(self) -> None:
+        """
+        They are spread over requests, each small enough for a batch of records; all are answered.
+        """
+        wanted = {TopicPartition("t", n): CommittedOffset(n) for n in range(2500)}
+        self.brokers.answers[COMMIT] = lambda node, message: self.committed(*[0] * len(message.topics[0].partitions))(
+            message
+        )
+        answers = self.done(self.admin.alter_group_offsets("a", wanted))
+        self.assertEqual((list(answers), set(answers.values())), (list(wanted), {None}))
+        sizes = [len(each.topics[0].partitions) for each in self.brokers.requests("OffsetCommit")]
+        self.assertEqual(sizes, [1000, 1000, 500])
+
     def test_commits_for_a_group_in_use(self) -> None:
         """
         The refusal says what to do.
