@@ -25,10 +25,10 @@ from logbus.model import TopicPartition
 from logbus.records.batch import encode_batch
 from logbus.records.compression import codec_named
 from logbus.records.record import Record
-from logbus.storage.cleaner import CleanerSettings
 from logbus.storage.disk import disks_at
 from logbus.storage.log import Log
 from logbus.storage.manager import LogManager
+from logbus.storage.settings import CleanerSettings
 
 COUNT = 500
 """Records a batch."""

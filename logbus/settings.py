@@ -8,8 +8,7 @@ import resource
 
 from logbus.config import ConfigView, keys
 from logbus.net.limits import ConnectionLimits
-from logbus.storage.cleaner import CleanerSettings
-from logbus.storage.settings import StorageSettings
+from logbus.storage.settings import CleanerSettings, StorageSettings
 
 
 def storage_settings(config: ConfigView) -> StorageSettings:

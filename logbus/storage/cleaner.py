@@ -8,10 +8,10 @@ the others go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
-from attrs import define, field, frozen
+from attrs import define, field
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -22,25 +22,12 @@ from logbus.storage.cleaning import Cleaning
 from logbus.storage.directory import LogDirectory
 from logbus.storage.log import Log
 from logbus.storage.pace import Pace
+from logbus.storage.settings import CleanerSettings
 from logbus.storage.swap import Abandoned
 from logbus.timers import Timer, Timers
 
-
-@frozen
-class CleanerSettings:
-    """
-    Kafka's ``log.cleaner.*`` keys of the broker.
-
-    :ivar enable: ``log.cleaner.enable``.
-    :ivar backoff_ms: ``log.cleaner.backoff.ms``.
-    :ivar dedupe_buffer_size: ``log.cleaner.dedupe.buffer.size``, in bytes.
-    :ivar max_bytes_per_second: ``log.cleaner.io.max.bytes.per.second``.
-    """
-
-    enable: bool = True
-    backoff_ms: int = 15_000
-    dedupe_buffer_size: int = 128 * 1024 * 1024
-    max_bytes_per_second: float = float("inf")
+_SHORTEST_MS = 10
+"""A look at every log costs something, even if a backoff of 0 is asked for."""
 
 
 @define(eq=False, repr=False)
@@ -94,14 +81,15 @@ class LogCleaner:
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None
-        return self._until_idle()
+        idle = self._until_idle()
+        self._pace.hurry()
+        return idle
 
     def _until_idle(self) -> Deferred[None]:
         if self._current is None:
             return succeed(None)
         idle: Deferred[None] = Deferred()
         self._idle.append(idle)
-        self._pace.hurry()
         return idle
 
     @contextmanager
@@ -113,13 +101,17 @@ class LogCleaner:
         """
         self._paused += logs
         try:
-            yield self._until_idle() if self._current in logs else succeed(None)
+            off: Deferred[None] = succeed(None)
+            if self._current in logs:
+                off = self._until_idle()
+                self._pace.hurry()
+            yield off
         finally:
             for log in logs:
                 self._paused.remove(log)
 
     def _look_later(self) -> None:
-        self._wake = self._timers.call_later(self.settings().backoff_ms / 1000, self._look)
+        self._wake = self._timers.call_later(max(self.settings().backoff_ms, _SHORTEST_MS) / 1000, self._look)
 
     def _look(self) -> None:
         self._wake = None
@@ -136,43 +128,52 @@ class LogCleaner:
     # -- Work
 
     async def clean_all(self) -> None:
-        """Clean one log after the other, until none is due or none can be cleaned now."""
+        """Clean one log after the other, the dirtiest first, until none is due or none can be cleaned now."""
         later: set[Log] = set()
-        while (chosen := self._dirtiest(later)) is not None:
-            log, plan = chosen
-            if not await self._clean(log, plan):
-                later.add(log)
-            if not self._running:
-                break
+        while due := await self._survey(later):
+            for _, log in due:
+                plan = self._plan(log)
+                if plan is None or not plan.is_due(log.config):
+                    continue
+                if not await self._clean(log, plan):
+                    later.add(log)
+                if not self._running:
+                    return
 
-    def _logs(self) -> Iterable[Log]:
-        for directory in self._directories:
-            if directory.is_online:
-                for log in directory.logs.values():
-                    if log.config.compacted and not log.is_closed:
-                        yield log
-
-    def _dirtiest(self, later: Collection[Log]) -> tuple[Log, Cleanable] | None:
-        now_ms = int(self._wall_clock() * 1000)
-        due: list[tuple[Log, Cleanable]] = []
-        logs = list(self._logs())
-        self.uncleanable = {log: why for log, why in self.uncleanable.items() if log in logs}
-        self.max_dirty_ratio = 0.0
+    async def _survey(self, later: Collection[Log]) -> list[tuple[float, Log]]:
+        """The logs that are due, with their dirty shares, dirtiest first."""
+        due: list[tuple[float, Log]] = []
+        dirtiest = 0.0
+        logs = [log for directory in self._directories if directory.is_online for log in directory.logs.values()]
+        known = set(logs)
+        self.uncleanable = {log: why for log, why in self.uncleanable.items() if log in known}
+        self._pace.begin()
         for log in logs:
-            if log in self.uncleanable or log in later or log in self._paused:
-                continue
-            plan = cleanable(
-                log.segments,
-                log.config,
-                log_start=log.log_start_offset,
-                cleaned_end=log.cleaned_end_offset,
-                bound=min(log.last_stable_offset(self._high_watermark_of(log)), log.recovery_point),
-                now_ms=now_ms,
-            )
-            self.max_dirty_ratio = max(self.max_dirty_ratio, plan.ratio)
-            if plan.is_due(log.config):
-                due.append((log, plan))
-        return max(due, key=lambda candidate: candidate[1].ratio, default=None)
+            plan = self._plan(log) if log.config.compacted else None
+            if plan is not None:
+                dirtiest = max(dirtiest, plan.ratio)
+                if log not in later and plan.is_due(log.config):
+                    due.append((plan.ratio, log))
+            if self._pace.is_due:
+                await self._pace.rest()
+                if not self._running:
+                    return []
+        self.max_dirty_ratio = dirtiest
+        due.sort(key=lambda found: found[0], reverse=True)
+        return due
+
+    def _plan(self, log: Log) -> Cleanable | None:
+        """What of a log can be cleaned; None if nothing may."""
+        if log.is_closed or log.disk.failure is not None or log in self.uncleanable or log in self._paused:
+            return None
+        return cleanable(
+            log.segments,
+            log.config,
+            log_start=log.log_start_offset,
+            cleaned_end=log.cleaned_end_offset,
+            bound=min(log.last_stable_offset(self._high_watermark_of(log)), log.recovery_point),
+            now_ms=int(self._wall_clock() * 1000),
+        )
 
     async def _clean(self, log: Log, plan: Cleanable) -> bool:
         """Clean one log; says whether it may be looked at again at once."""

@@ -23,14 +23,14 @@ from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.model import TopicPartition
 from logbus.storage import checkpoints, names
 from logbus.storage.checkpoints import Meta
-from logbus.storage.cleaner import CleanerSettings, LogCleaner
+from logbus.storage.cleaner import LogCleaner
 from logbus.storage.directory import LogDirectory
 from logbus.storage.files import FileCache
 from logbus.storage.housekeeping import Housekeeping
 from logbus.storage.istorage import IDeletePolicy, IDisk, Lane
 from logbus.storage.log import Log
 from logbus.storage.retention import TimeAndSize
-from logbus.storage.settings import StorageSettings
+from logbus.storage.settings import CleanerSettings, StorageSettings
 
 
 def _nobody(partitions: Sequence[TopicPartition], reason: str) -> None:

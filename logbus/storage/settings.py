@@ -1,4 +1,4 @@
-"""The settings of a broker's storage, as opposed to those of a topic."""
+"""The settings of a broker's storage and its cleaner, as opposed to those of a topic."""
 
 from __future__ import annotations
 
@@ -30,3 +30,20 @@ class StorageSettings:
     write_back_bytes: int = 64 * 1024 * 1024
     max_open_files: int = 4096
     max_clock_step_ms: int = 3_600_000
+
+
+@frozen
+class CleanerSettings:
+    """
+    Kafka's ``log.cleaner.*`` keys of the broker.
+
+    :ivar enable: ``log.cleaner.enable``.
+    :ivar backoff_ms: ``log.cleaner.backoff.ms``.
+    :ivar dedupe_buffer_size: ``log.cleaner.dedupe.buffer.size``, in bytes.
+    :ivar max_bytes_per_second: ``log.cleaner.io.max.bytes.per.second``.
+    """
+
+    enable: bool = True
+    backoff_ms: int = 15_000
+    dedupe_buffer_size: int = 128 * 1024 * 1024
+    max_bytes_per_second: float = float("inf")

@@ -16,12 +16,12 @@ from logbus.config.topic import TopicConfig
 from logbus.model import TopicPartition
 from logbus.records.batch import iter_batches, iter_records
 from logbus.records.compression import Codec
-from logbus.storage.cleaner import CleanerSettings
 from logbus.storage.istorage import Lane
 from logbus.storage.log import Log
 from logbus.storage.manager import LogManager
 from logbus.storage.pace import Pace
 from logbus.storage.retention import TimeAndSize
+from logbus.storage.settings import CleanerSettings
 from logbus.timers import Timers
 from tests.storage.builders import NOW_MS, NOW_S, PARTITION, a_manager, batch, data_of
 from tests.storage.memorydisk import MemoryDisk, broken, no_space
@@ -222,6 +222,16 @@ class ChoiceTests(CleanerCase):
         self.fill(30)
         self.clean()
         self.assertEqual(set(state(self.log)), {b"k%d" % i for i in range(7)})
+
+    def test_no_backoff(self) -> None:
+        """With a backoff of 0 the cleaner does not look all the time."""
+        self.cleaner_settings = CleanerSettings(backoff_ms=0)
+        self.clock.advance(15)
+        self.fill()
+        self.clock.advance(0)
+        self.assertEqual(self.cleaned(), [])
+        self.clock.advance(0.01)
+        self.assertEqual(self.cleaned(), ["orders"])
 
     def test_remembered(self) -> None:
         """After a restart it goes on where it was; after a truncation it goes back."""
