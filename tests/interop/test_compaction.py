@@ -154,3 +154,39 @@ def test_keys_are_required(broker: Broker, topic: str) -> None:
     with pytest.raises(KafkaException) as refused:
         CLIENTS[0].produce(broker.bootstrap, topic, [Message(b"value")])
     assert refused.value.args[0].name() == "INVALID_RECORD"
+
+
+def test_the_offsets_of_groups(make_broker: MakeBroker) -> None:
+    """The topic of committed offsets stays small however often a group commits, and nothing of it is lost by a kill."""
+    config = {**SETTINGS, "offsets.topic.num.partitions": "1", "offsets.topic.segment.bytes": "20000"}
+    broker = make_broker({**config, "log.flush.offset.checkpoint.interval.ms": "100"})
+    create(broker, "t", 5)
+    offsets = broker.data_dir / "__consumer_offsets-0"
+
+    def commits(group: str, numbers: range) -> None:
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "enable.auto.commit": False})
+        try:
+            for number in numbers:
+                wanted = [ConfluentPartition("t", partition, number) for partition in range(5)]
+                consumer.commit(offsets=wanted, asynchronous=False)
+        finally:
+            consumer.close()
+
+    def committed(group: str) -> list[int]:
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
+        try:
+            found = consumer.committed([ConfluentPartition("t", partition) for partition in range(5)], SECONDS)
+            return [each.offset for each in found]
+        finally:
+            consumer.close()
+
+    commits("idle", range(7, 8))
+    commits("busy", range(500))
+    deadline = time.monotonic() + SECONDS
+    while sum(path.stat().st_size for path in offsets.glob("*.log")) > 60_000:
+        assert time.monotonic() < deadline, sorted(offsets.iterdir())
+        commits("busy", range(500, 501))
+    broker.kill()
+    broker.start()
+    assert committed("idle") == [7] * 5
+    assert committed("busy") in ([499] * 5, [500] * 5)
