@@ -70,7 +70,7 @@ def test_more_members_than_partitions(broker: Broker, topic: str) -> None:
         group.assert_never_shared()
 
 
-@pytest.mark.parametrize("kind", ["confluent-cooperative", "kafka-python-cooperative"])
+@pytest.mark.parametrize("kind", ["confluent-cooperative", "kafka-python-cooperative", "confluent-consumer-uniform"])
 def test_cooperative_members_keep_what_they_can(broker: Broker, topic: str, kind: str) -> None:
     """Who comes second takes half of the partitions; the other half is never taken from the first."""
     create(broker, topic, PARTITIONS)

@@ -18,7 +18,10 @@ SESSION_MS = int(QUICK_GROUPS["group.consumer.session.timeout.ms"])
 
 
 @pytest.mark.parametrize(
-    ("kind", "how"), [(kind, how) for kind in (*CLASSIC, "confluent-cooperative") for how in ("close", "kill")]
+    ("kind", "how"),
+    [(kind, how) for kind in (*CLASSIC, "confluent-cooperative") for how in ("close", "kill")]
+    # In the consumer protocol a name is in use until its member leaves or its session ends.
+    + [("confluent-consumer-uniform", "close")],
 )
 def test_restart_of_a_member(broker: Broker, topic: str, kind: str, how: str) -> None:
     """A member that ends and starts again has its partitions again; the other never lost one of its own."""
@@ -81,3 +84,15 @@ def test_fenced_member_commits_nothing(broker: Broker, topic: str) -> None:
         with pytest.raises(MemberFailed):
             group.call(first, "commit", {(topic, 0): (8, "")})
         assert group.call(second, "committed", (topic, 0))[0] == 7
+
+
+def test_name_in_use(broker: Broker, topic: str) -> None:
+    """In the consumer protocol it is the newer one that is refused, as long as the older one lives."""
+    create(broker, topic, PARTITIONS)
+    kind = "confluent-consumer-uniform"
+    with Group(broker.bootstrap, f"group-{topic}", [topic]) as group:
+        group.join(kind, instance_id="one")
+        group.until_balanced(places_of(topic))
+        second = group.join(kind, instance_id="one")
+        group.until(lambda: second.failure is not None, "refused", fails=True)
+        assert "instance ID is still used" in str(second.failure)

@@ -32,6 +32,8 @@ KINDS: dict[str, Make] = {
     "confluent-range": functools.partial(Confluent, "classic", "range"),
     "confluent-roundrobin": functools.partial(Confluent, "classic", "roundrobin"),
     "confluent-cooperative": functools.partial(Confluent, "classic", "cooperative-sticky"),
+    "confluent-consumer-uniform": functools.partial(Confluent, "consumer", "uniform"),
+    "confluent-consumer-range": functools.partial(Confluent, "consumer", "range"),
     "kafka-python-range": functools.partial(KafkaPython, PyRange),
     "kafka-python-roundrobin": functools.partial(KafkaPython, PyRoundRobin),
     "kafka-python-sticky": functools.partial(KafkaPython, PySticky),
@@ -41,4 +43,4 @@ KINDS: dict[str, Make] = {
     "aiokafka-sticky": functools.partial(Aiokafka, AioSticky),
 }
 #: One of each library and protocol, for what does not depend on who gets which partition.
-LIBRARIES = ("confluent-range", "kafka-python-range", "aiokafka-range")
+LIBRARIES = ("confluent-range", "confluent-consumer-uniform", "kafka-python-range", "aiokafka-range")
