@@ -56,18 +56,6 @@ def topic(_numbers: Iterator[int]) -> str:
     return f"topic-{next(_numbers)}"
 
 
-@pytest.fixture(scope="session")
-def served(broker: Broker) -> frozenset[str]:
-    """The names of the APIs the broker advertises."""
-    from kafka import KafkaAdminClient
-
-    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-    try:
-        return frozenset(key.name for key in admin.api_versions())
-    finally:
-        admin.close()
-
-
 @pytest.fixture(params=CLIENTS, ids=lambda client: client.name)
 def client(request: pytest.FixtureRequest) -> Client:
     """Each client in turn."""
