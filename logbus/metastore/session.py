@@ -1,8 +1,9 @@
 """
-One client's session on a tree in this process: what the embedded and the memory store have in common.
+One client's session: what all stores have in common, and what those have that hold the tree in this process.
 
-It turns the dozen methods of :class:`~logbus.metastore.imetastore.IMetadataStore` into two, looking at the tree and
-changing it, and keeps the order in which answers and watches are delivered.
+:class:`Session` makes one request of all changes, keeps the order in which answers and watches are delivered, and
+tells of changes of the state. :class:`TreeSession` turns the remaining methods of
+:class:`~logbus.metastore.imetastore.IMetadataStore` into two: looking at the tree and changing it.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ T = TypeVar("T")
 
 
 @define(eq=False)
-class TreeSession:
+class Session:
     """
-    Base of the stores that hold the tree in memory; they provide :meth:`_look` and :meth:`_change`.
+    Base of all stores; they provide :meth:`_commit`.
 
     Deliveries never nest: what a callback asks for is answered after everything that was due before it, so that the
     order of answers is the order of requests whatever the callbacks do.
@@ -53,14 +54,8 @@ class TreeSession:
     _delivering: bool = field(default=False, init=False)
     _log = Logger()
 
-    # What the stores provide.
-
-    def _look(self, look: Callable[[Tree], T]) -> Deferred[T]:
-        """Fires with what ``look`` returns or raises when it is this request's turn."""
-        raise NotImplementedError
-
-    def _change(self, ops: Sequence[Op]) -> Deferred[Applied]:
-        """Fires once ``ops`` are applied for good; fails with MultiFailed."""
+    def _commit(self, ops: Sequence[Op]) -> Deferred[list[OpResult]]:
+        """Fires once all of ``ops`` are applied for good; fails with MultiFailed."""
         raise NotImplementedError
 
     # IMetadataStore.
@@ -74,6 +69,89 @@ class TreeSession:
                 self._listeners.remove(listener)
 
         return unsubscribe
+
+    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False) -> Deferred[str]:
+        """Make a node; the path it got."""
+
+        async def run() -> str:
+            result = await self._one(Create(path, data, ephemeral, sequence))
+            assert isinstance(result, str)
+            return result
+
+        return Deferred.fromCoroutine(run())
+
+    def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Deferred[Stat]:
+        """Replace a node's data."""
+
+        async def run() -> Stat:
+            result = await self._one(Set(path, data, version))
+            assert isinstance(result, Stat)
+            return result
+
+        return Deferred.fromCoroutine(run())
+
+    def delete(self, path: str, version: int = ANY_VERSION) -> Deferred[None]:
+        """Remove a node."""
+
+        async def run() -> None:
+            await self._one(Delete(path, version))
+
+        return Deferred.fromCoroutine(run())
+
+    def multi(self, ops: Sequence[Op]) -> Deferred[list[OpResult]]:
+        """Apply all operations or none."""
+        return self._commit(tuple(ops))
+
+    async def _one(self, op: Op) -> OpResult:
+        try:
+            return (await self._commit((op,)))[0]
+        except MultiFailed as failed:
+            raise failed.error from None
+
+    # Delivering, in order and without nesting.
+
+    def _deliver(self, what: Callable[..., object], *args: Any) -> None:
+        self._due.append((what, args))
+        if self._delivering:
+            return
+        self._delivering = True
+        try:
+            while self._due:
+                what, args = self._due.popleft()
+                what(*args)
+        finally:
+            self._delivering = False
+
+    def _move(self, state: SessionState) -> None:
+        """Enter ``state``, and tell the listeners when it is their turn."""
+        self.state = state
+        if state is not SessionState.CONNECTED:
+            self._watches.clear()
+        self._deliver(self._tell_listeners, state)
+
+    def _tell_listeners(self, state: SessionState) -> None:
+        for listener in list(self._listeners):
+            try:
+                listener(state)
+            except Exception:
+                self._log.failure("a listener to the metadata session failed")
+
+
+@define(eq=False)
+class TreeSession(Session):
+    """Base of the stores that hold the tree in memory; they provide :meth:`_look` and :meth:`_change`."""
+
+    # What the stores provide.
+
+    def _look(self, look: Callable[[Tree], T]) -> Deferred[T]:
+        """Fires with what ``look`` returns or raises when it is this request's turn."""
+        raise NotImplementedError
+
+    def _change(self, ops: Sequence[Op]) -> Deferred[Applied]:
+        """Fires once ``ops`` are applied for good; fails with MultiFailed."""
+        raise NotImplementedError
+
+    # IMetadataStore.
 
     def get(self, path: str, watch: Watcher | None = None) -> Deferred[tuple[bytes, Stat]]:
         """Data and stat of a node."""
@@ -108,79 +186,15 @@ class TreeSession:
 
         return self._look(look)
 
-    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False) -> Deferred[str]:
-        """Make a node; the path it got."""
-
-        async def run() -> str:
-            result = await self._one(Create(path, data, ephemeral, sequence))
-            assert isinstance(result, str)
-            return result
-
-        return Deferred.fromCoroutine(run())
-
-    def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Deferred[Stat]:
-        """Replace a node's data."""
-
-        async def run() -> Stat:
-            result = await self._one(Set(path, data, version))
-            assert isinstance(result, Stat)
-            return result
-
-        return Deferred.fromCoroutine(run())
-
-    def delete(self, path: str, version: int = ANY_VERSION) -> Deferred[None]:
-        """Remove a node."""
-
-        async def run() -> None:
-            await self._one(Delete(path, version))
-
-        return Deferred.fromCoroutine(run())
-
-    def multi(self, ops: Sequence[Op]) -> Deferred[list[OpResult]]:
-        """Apply all operations or none."""
-
-        async def run() -> list[OpResult]:
-            return (await self._change(tuple(ops))).results
-
-        return Deferred.fromCoroutine(run())
-
     def sync(self) -> Deferred[None]:
         """There is one tree, so being next in order is enough."""
         return self._look(lambda tree: None)
 
-    async def _one(self, op: Op) -> OpResult:
-        try:
-            return (await self._change((op,))).results[0]
-        except MultiFailed as failed:
-            raise failed.error from None
+    def _commit(self, ops: Sequence[Op]) -> Deferred[list[OpResult]]:
+        async def run() -> list[OpResult]:
+            return (await self._change(ops)).results
 
-    # Delivering, in order and without nesting.
-
-    def _deliver(self, what: Callable[..., object], *args: Any) -> None:
-        self._due.append((what, args))
-        if self._delivering:
-            return
-        self._delivering = True
-        try:
-            while self._due:
-                what, args = self._due.popleft()
-                what(*args)
-        finally:
-            self._delivering = False
-
-    def _move(self, state: SessionState) -> None:
-        """Enter ``state``, and tell the listeners when it is their turn."""
-        self.state = state
-        if state is not SessionState.CONNECTED:
-            self._watches.clear()
-        self._deliver(self._tell_listeners, state)
-
-    def _tell_listeners(self, state: SessionState) -> None:
-        for listener in list(self._listeners):
-            try:
-                listener(state)
-            except Exception:
-                self._log.failure("a listener to the metadata session failed")
+        return Deferred.fromCoroutine(run())
 
 
 def attempt(run: Callable[[], T]) -> T | Failure:

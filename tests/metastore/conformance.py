@@ -1,4 +1,4 @@
-"""What every metadata store does alike, and ZooKeeper too: one suite, mixed into a test case per store."""
+"""What every metadata store does alike, ZooKeeper too: suites that are mixed into a test case per store."""
 
 from __future__ import annotations
 
@@ -132,6 +132,34 @@ class StoreConformance:
         self.assertEqual(self.done(self.store.exists("/e")).ephemeral_owner, self.store.session_id)
         self.assertNotEqual(self.store.session_id, 0)
 
+    def test_an_ephemeral_made_again_is_younger(self) -> None:
+        """The czxid tells one life of an ephemeral from the next: it is what brokers take their epochs from."""
+        self.make("/ids")
+        self.done(self.store.create("/ids/0", b"", ephemeral=True))
+        first = self.done(self.store.exists("/ids/0"))
+        self.done(self.store.set("/ids/0", b"1"))
+        self.assertEqual(self.done(self.store.exists("/ids/0")).czxid, first.czxid)
+        self.done(self.store.delete("/ids/0"))
+        self.done(self.store.multi([Create("/ids/0", b"", ephemeral=True), Set("/ids", b"1")]))
+        again = self.done(self.store.exists("/ids/0"))
+        self.assertGreater(again.czxid, first.mzxid)
+        self.assertEqual(again.ephemeral_owner, self.store.session_id)
+
+    def test_requests_are_answered_in_order(self) -> None:
+        """What is refused here and what is refused there has its turn, too; more requests than fit wait."""
+        self.make("/a")
+        order: list[int] = []
+        for number in range(0, 600, 3):
+            self.store.get("/a/../b").addErrback(lambda failure, number=number: order.append(number))
+            self.store.set("/a", b"").addCallback(lambda stat, number=number: order.append(number + 1))
+            self.store.delete("/none").addErrback(lambda failure, number=number: order.append(number + 2))
+        self.done(self.store.sync())
+        self.assertEqual(order, list(range(600)))
+
+    def test_multi_of_nothing(self) -> None:
+        """An empty transaction succeeds."""
+        self.assertEqual(self.done(self.store.multi([])), [])
+
     def test_multi_is_all(self) -> None:
         """The operations of a transaction see each other's effects and share one zxid."""
         self.make("/a")
@@ -162,6 +190,7 @@ class StoreConformance:
         failed = self.failureResultOf(self.store.multi(ops), MultiFailed).value
         self.assertEqual((failed.index, failed.op), (5, ops[5]))
         self.assertIsInstance(failed.error, BadVersion)
+        self.assertEqual(failed.error.path, "/a")
         self.assertEqual(self.done(self.store.get("/a")), before)
         self.assertEqual(self.done(self.store.children("/a")), ["b"])
         self.assertIsNone(self.done(self.store.exists("/d")))
@@ -253,3 +282,74 @@ class StoreConformance:
         self.failureResultOf(self.store.get("/a"))
         self.done(self.store.close())
         self.assertEqual(states, [SessionState.CLOSED])
+
+
+class SharedStoreConformance(StoreConformance):
+    """What those do whose tree has many clients; provide :meth:`make_other` and :meth:`expire`, too."""
+
+    def make_other(self) -> Any:
+        """An open store on the same tree, in a session of its own."""
+        raise NotImplementedError
+
+    def expire(self) -> None:
+        """End the store's session against its will, and wait until it has the next one."""
+        raise NotImplementedError
+
+    def test_clients_share_the_tree(self) -> None:
+        """What one client writes another reads and hears."""
+        other = self.make_other()
+        self.done(other.exists("/a", self.heard.append))
+        self.done(self.store.create("/a", b"x"))
+        self.done(other.sync())
+        self.assertEqual(self.heard, [WatchedEvent(EventKind.CREATED, "/a")])
+        self.assertEqual(self.done(other.get("/a"))[0], b"x")
+
+    def test_closing_takes_ephemerals_along(self) -> None:
+        """A closed session's ephemerals are gone at once, other sessions' stay."""
+        other = self.make_other()
+        self.done(self.store.create("/mine", b"", ephemeral=True))
+        self.done(other.create("/theirs", b"", ephemeral=True))
+        self.done(self.store.close())
+        self.done(other.sync())
+        self.assertEqual(self.done(other.children("/")), ["theirs"])
+
+    def test_an_ephemeral_has_one_owner(self) -> None:
+        """Another session finds that the node exists, and whose it is."""
+        other = self.make_other()
+        self.done(self.store.create("/e", b"", ephemeral=True))
+        self.failureResultOf(other.create("/e", b"", ephemeral=True), NodeExists)
+        self.done(other.sync())
+        self.assertEqual(self.done(other.exists("/e")).ephemeral_owner, self.store.session_id)
+
+    def test_one_of_two_changes_fits(self) -> None:
+        """A version that another client has raised is not the expected one any more: compare and set."""
+        other = self.make_other()
+        self.make("/a")
+        self.done(other.set("/a", b"1", 0))
+        failed = self.failureResultOf(self.store.multi([Check("/a", 0), Create("/b")]), MultiFailed).value
+        self.assertIsInstance(failed.error, BadVersion)
+        self.assertIsNone(self.done(self.store.exists("/b")))
+
+    def test_expiry(self) -> None:
+        """An expired session loses its ephemerals and its watches; a new one begins, whose nodes are younger."""
+        other = self.make_other()
+        states: list[SessionState] = []
+        heard_by_other: list[WatchedEvent] = []
+        self.store.subscribe(states.append)
+        self.done(self.store.create("/e", b"", ephemeral=True))
+        self.done(self.store.exists("/w", self.heard.append))
+        self.done(other.sync())
+        epoch = self.done(other.exists("/e", heard_by_other.append)).czxid
+        before = self.store.session_id
+        self.expire()
+        self.assertEqual(states[-2:], [SessionState.LOST, SessionState.CONNECTED])
+        self.assertEqual(self.store.generation, 2)
+        self.assertNotEqual(self.store.session_id, before)
+        self.done(other.sync())
+        self.assertEqual(heard_by_other, [WatchedEvent(EventKind.DELETED, "/e")])
+        self.assertEqual(self.done(other.children("/")), [])
+        self.done(self.store.create("/e", b"", ephemeral=True))
+        self.assertGreater(self.done(self.store.exists("/e")).czxid, epoch)
+        self.done(other.create("/w"))
+        self.done(self.store.sync())
+        self.assertEqual(self.heard, [])

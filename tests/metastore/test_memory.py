@@ -5,12 +5,12 @@ from __future__ import annotations
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.metastore.imetastore import ConnectionLost, EventKind, SessionLost, SessionState, WatchedEvent
+from logbus.metastore.imetastore import ConnectionLost, SessionLost, SessionState
 from logbus.metastore.memory import MemoryEnsemble, MemoryStore
-from tests.metastore.conformance import StoreConformance
+from tests.metastore.conformance import SharedStoreConformance, StoreConformance
 
 
-class MemoryStoreTests(StoreConformance, SynchronousTestCase):
+class MemoryStoreTests(SharedStoreConformance, SynchronousTestCase):
     """A store that answers at once."""
 
     store: MemoryStore
@@ -25,37 +25,11 @@ class MemoryStoreTests(StoreConformance, SynchronousTestCase):
         self.successResultOf(client.open())
         return client
 
-    def test_clients_share_the_tree(self) -> None:
-        """What one client writes another reads and hears."""
-        other = self.opened()
-        self.done(other.exists("/a", self.heard.append))
-        self.done(self.store.create("/a", b"x"))
-        self.assertEqual(self.heard, [WatchedEvent(EventKind.CREATED, "/a")])
-        self.assertEqual(self.done(other.get("/a"))[0], b"x")
+    def make_other(self) -> MemoryStore:
+        return self.opened()
 
-    def test_closing_takes_ephemerals_along(self) -> None:
-        """A closed session's ephemerals are gone at once, other sessions' stay."""
-        other = self.opened()
-        self.done(self.store.create("/mine", b"", ephemeral=True))
-        self.done(other.create("/theirs", b"", ephemeral=True))
-        self.done(self.store.close())
-        self.assertEqual(self.done(other.children("/")), ["theirs"])
-
-    def test_expiry(self) -> None:
-        """An expired session loses its ephemerals and its watches; a new one begins."""
-        other = self.opened()
-        states: list[SessionState] = []
-        self.store.subscribe(states.append)
-        self.done(self.store.create("/e", b"", ephemeral=True))
-        self.done(self.store.exists("/w", self.heard.append))
-        before = self.store.session_id
+    def expire(self) -> None:
         self.store.expire()
-        self.assertEqual(states, [SessionState.LOST, SessionState.CONNECTED])
-        self.assertEqual(self.store.generation, 2)
-        self.assertNotEqual(self.store.session_id, before)
-        self.assertEqual(self.done(other.children("/")), [])
-        self.done(other.create("/w"))
-        self.assertEqual(self.heard, [])
 
     def test_suspension(self) -> None:
         """A client that is cut off is refused and loses its watches, but keeps its session and its ephemerals."""

@@ -1,0 +1,278 @@
+"""
+A real ZooKeeper for tests: Debian's, one server or an ensemble, on free ports of this machine.
+
+.. code-block:: python
+
+    with ZooKeeper() as zookeeper:
+        broker = Broker({"zookeeper.connect": zookeeper.connect})
+
+Servers can be killed, frozen and started again, and sessions made to expire.  Nothing is left behind: the processes end
+with this one, and their data is removed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+from contextlib import ExitStack, closing
+from pathlib import Path
+from types import TracebackType
+
+from attrs import define, field
+
+from logbus.errors import LogbusError
+
+JAR = Path("/usr/share/java/zookeeper.jar")
+
+#: Session timeouts that these servers accept, in seconds.
+MIN_SESSION_SECONDS = 1.0
+MAX_SESSION_SECONDS = 60.0
+
+# Small, and quick to start.
+_JAVA = (
+    "-Xms64m",
+    "-Xmx128m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Dzookeeper.jmx.log4j.disable=true",
+)
+_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+_CLOSE_SESSION = -11
+
+
+class ZooKeeperFailed(LogbusError):
+    """ZooKeeper cannot be run here, or did not start."""
+
+
+@define(eq=False)
+class _Server:
+    """One server: its address, its directory, and its process while it runs."""
+
+    host: str
+    port: int
+    directory: Path
+    process: subprocess.Popen[bytes] | None = field(default=None)
+
+    def start(self) -> None:
+        with (self.directory / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                ["java", *_JAVA, "-cp", str(JAR), _MAIN, str(self.directory / "zoo.cfg")],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.directory,
+            )
+
+    def end(self, how: signal.Signals) -> None:
+        process, self.process = self.process, None
+        if process is not None:
+            process.send_signal(how)
+            # One that is frozen takes notice of nothing but SIGKILL.
+            process.send_signal(signal.SIGCONT)
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def mode(self) -> str | None:
+        """``standalone``, ``leader`` or ``follower``; None: it does not serve."""
+        try:
+            with socket.create_connection((self.host, self.port), timeout=1) as connection:
+                connection.sendall(b"srvr")
+                said = b"".join(iter(lambda: connection.recv(65536), b""))
+        except OSError:
+            return None
+        for line in said.decode("utf-8", "replace").splitlines():
+            name, _, value = line.partition(": ")
+            if name == "Mode":
+                return value
+        return None
+
+    def last_words(self) -> str:
+        lines = (self.directory / "log").read_text(errors="replace").splitlines()
+        return "\n".join(lines[-20:])
+
+
+class ZooKeeper:
+    """
+    :param servers: how many; three are an ensemble that survives the loss of one.
+    :param timeout: seconds to wait until they serve.
+
+    :ivar connect: what ``zookeeper.connect`` takes.  The addresses stay the same over a restart.
+    """
+
+    def __init__(self, servers: int = 1, *, timeout: float = 30.0) -> None:
+        self.timeout = timeout
+        self._home = Path(tempfile.mkdtemp(prefix="logbus-zookeeper-"))
+        atexit.register(self.close)
+        with ExitStack() as held:
+            ports = [[_free_port(held, _host(number)) for _ in range(3)] for number in range(1, servers + 1)]
+        members = [
+            f"server.{number}={_host(number)}:{peers}:{election}"
+            for number, (_, peers, election) in enumerate(ports, 1)
+        ]
+        self._servers = [
+            self._configure(number, client, members if servers > 1 else [])
+            for number, (client, _, _) in enumerate(ports, 1)
+        ]
+        self.connect = ",".join(f"{server.host}:{server.port}" for server in self._servers)
+
+    def start(self) -> ZooKeeper:
+        """
+        Start the servers that do not run, and wait until all of them serve.
+
+        :raise ZooKeeperFailed: Java or ZooKeeper is not installed, or a server did not come up.
+        """
+        if shutil.which("java") is None:
+            raise ZooKeeperFailed("there is no java: apt-get install default-jre-headless")
+        if not JAR.exists():
+            raise ZooKeeperFailed(f"{JAR} is missing: apt-get install --no-install-recommends libzookeeper-java")
+        for server in self._servers:
+            if server.process is None:
+                server.start()
+        deadline = time.monotonic() + self.timeout
+        for server in self._servers:
+            while server.mode() is None:
+                assert server.process is not None
+                if server.process.poll() is not None or time.monotonic() > deadline:
+                    words = server.last_words()
+                    self.stop()
+                    raise ZooKeeperFailed(f"ZooKeeper at {server.host}:{server.port} does not serve:\n{words}")
+                time.sleep(0.05)
+        return self
+
+    def stop(self, server: int | None = None) -> None:
+        """End one server in order, or all; their data stays."""
+        for one in self._chosen(server):
+            one.end(signal.SIGTERM)
+
+    def kill(self, server: int | None = None) -> None:
+        """End one server, or all, as a crash does."""
+        for one in self._chosen(server):
+            one.end(signal.SIGKILL)
+
+    def freeze(self, server: int | None = None) -> None:
+        """Have one server, or all, answer nothing, with their connections open, until :meth:`thaw`."""
+        self._signal(server, signal.SIGSTOP)
+
+    def thaw(self, server: int | None = None) -> None:
+        """End a :meth:`freeze`."""
+        self._signal(server, signal.SIGCONT)
+
+    @property
+    def leader(self) -> int:
+        """
+        Number of the server that leads the ensemble, from 0.
+
+        :raise ZooKeeperFailed: none does.
+        """
+        for number, server in enumerate(self._servers):
+            if server.process is not None and server.mode() in ("leader", "standalone"):
+                return number
+        raise ZooKeeperFailed("no server leads")
+
+    def expire(self, session_id: int, password: bytes) -> None:
+        """
+        End somebody's session, as if it had not been heard of for too long.
+
+        :raise ZooKeeperFailed: there is no such session.
+        """
+        server = self._servers[self.leader]
+        with closing(socket.create_connection((server.host, server.port), timeout=self.timeout)) as connection:
+            connect = struct.pack(">iqiqi16s?", 0, 0, 10_000, session_id, len(password), password, False)
+            _send(connection, connect)
+            timeout_ms = struct.unpack_from(">i", _receive(connection), 4)[0]
+            if timeout_ms <= 0:
+                raise ZooKeeperFailed(f"there is no session {session_id:#x}")
+            _send(connection, struct.pack(">ii", 1, _CLOSE_SESSION))
+            _receive(connection)
+
+    def close(self) -> None:
+        """End all, and remove their data."""
+        atexit.unregister(self.close)
+        self.kill()
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def _configure(self, number: int, port: int, members: list[str]) -> _Server:
+        directory = self._home / str(number)
+        directory.mkdir()
+        settings = {
+            "dataDir": directory,
+            "clientPort": port,
+            "clientPortAddress": _host(number),
+            "tickTime": 500,
+            "initLimit": 20,
+            "syncLimit": 10,
+            "minSessionTimeout": int(MIN_SESSION_SECONDS * 1000),
+            "maxSessionTimeout": int(MAX_SESSION_SECONDS * 1000),
+            "maxClientCnxns": 0,
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "*",
+            # What is lost when this machine fails is of no use to anybody.
+            "forceSync": "no",
+        }
+        lines = [f"{name}={value}" for name, value in settings.items()]
+        (directory / "zoo.cfg").write_text("\n".join([*lines, *members, ""]))
+        (directory / "myid").write_text(f"{number}\n")
+        return _Server(_host(number), port, directory)
+
+    def _chosen(self, server: int | None) -> list[_Server]:
+        return self._servers if server is None else [self._servers[server]]
+
+    def _signal(self, server: int | None, which: signal.Signals) -> None:
+        for one in self._chosen(server):
+            if one.process is not None:
+                one.process.send_signal(which)
+
+    def __enter__(self) -> ZooKeeper:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _host(number: int) -> str:
+    """An address for each server: one can be cut off from the others."""
+    return f"127.0.7.{number}" if os.uname().sysname == "Linux" else "127.0.0.1"
+
+
+def _free_port(held: ExitStack, host: str) -> int:
+    """A port that nobody has, and that is not given twice while ``held`` is open."""
+    probe = held.enter_context(socket.socket())
+    probe.bind((host, 0))
+    port: int = probe.getsockname()[1]
+    return port
+
+
+def _send(connection: socket.socket, message: bytes) -> None:
+    connection.sendall(struct.pack(">i", len(message)) + message)
+
+
+def _receive(connection: socket.socket) -> bytes:
+    (size,) = struct.unpack(">i", _exactly(connection, 4))
+    return _exactly(connection, size)
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        more = connection.recv(size - len(found))
+        if not more:
+            raise ZooKeeperFailed("ZooKeeper hung up")
+        found += more
+    return found

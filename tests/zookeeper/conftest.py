@@ -1,0 +1,23 @@
+"""One ZooKeeper for all tests that leave it alone; those that do not bring their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from logbus.testing.zookeeper import ZooKeeper
+
+
+@pytest.fixture(scope="session")
+def zookeeper() -> Iterator[ZooKeeper]:
+    """One server, whose sessions may be expired, but which stays up."""
+    with ZooKeeper() as running:
+        yield running
+
+
+@pytest.fixture(scope="class", autouse=True)
+def zookeeper_of_class(request: pytest.FixtureRequest) -> None:
+    """The same, for test cases."""
+    if request.cls is not None:
+        request.cls.zookeeper = request.getfixturevalue("zookeeper")
