@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from logbus.cli.options import bootstrap_options, json_option, when
+from logbus.cli.options import bootstrap_options, group_id, json_option, when
 from logbus.errors import LogbusError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _EXECUTE = click.option("--execute", is_flag=True, help="Write it; without, only
 
 
 @click.command("reset-offsets", short_help="Set where a group goes on.")
-@click.argument("group")
+@click.argument("group", type=group_id)
 @_TOPICS
 @click.option("--all-topics", is_flag=True, help="All partitions for which the group has committed something.")
 @click.option("--to-earliest", is_flag=True, help="To the first record that is kept.")
@@ -58,7 +58,7 @@ _EXECUTE = click.option("--execute", is_flag=True, help="Write it; without, only
 @click.option(
     "--shift-by",
     metavar="N",
-    type=click.IntRange(1 - 2**63, 2**63 - 1),
+    type=_SHIFT,
     help="By so many records: -10 reads ten again.",
 )
 @click.option("--to-current", is_flag=True, help="To where the group is: bring it inside of what is kept.")
@@ -158,7 +158,7 @@ def _goal(
 
 
 @click.command("delete-offsets", short_help="Have a group forget offsets.")
-@click.argument("group")
+@click.argument("group", type=group_id)
 @_TOPICS
 @bootstrap_options
 def delete_offsets(group: str, scopes: list[Scope], bootstrap: str, timeout: float) -> None:
@@ -203,7 +203,7 @@ def delete_offsets(group: str, scopes: list[Scope], bootstrap: str, timeout: flo
 
 @click.command("export", short_help="Write what groups have committed to a file.")
 @click.argument("file", metavar="FILE")
-@click.argument("names", nargs=-1, metavar="[GROUP]...")
+@click.argument("names", nargs=-1, type=group_id, metavar="[GROUP]...")
 @bootstrap_options
 def export_offsets(file: str, names: tuple[str, ...], bootstrap: str, timeout: float) -> None:
     """Write what groups (all, if none is named) have committed to a file, as JSON; - is standard output.
@@ -247,7 +247,7 @@ def export_offsets(file: str, names: tuple[str, ...], bootstrap: str, timeout: f
 
 @click.command("import", short_help="Set the offsets of groups to those in a file.")
 @click.argument("file", metavar="FILE")
-@click.argument("names", nargs=-1, metavar="[GROUP]...")
+@click.argument("names", nargs=-1, type=group_id, metavar="[GROUP]...")
 @_EXECUTE
 @json_option
 @bootstrap_options

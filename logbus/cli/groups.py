@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from logbus.cli.group_offsets import delete_offsets, export_offsets, import_offsets, reset_offsets
-from logbus.cli.options import bootstrap_options, json_option
+from logbus.cli.options import bootstrap_options, group_id, json_option
 from logbus.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def list_groups(states: tuple[str, ...], types: tuple[str, ...], as_json: bool, 
 
 
 @groups.command(short_help="Show offsets, lag and members of groups.")
-@click.argument("names", nargs=-1, metavar="[GROUP]...")
+@click.argument("names", nargs=-1, type=group_id, metavar="[GROUP]...")
 @click.option("--offsets", "view", flag_value="offsets", help="What each partition's offset is. The default.")
 @click.option("--members", "view", flag_value="members", help="Its members instead, and what they read.")
 @click.option("--state", "view", flag_value="state", help="Only its state, in a line.")
@@ -125,7 +125,7 @@ def describe(names: tuple[str, ...], view: str | None, as_json: bool, bootstrap:
 
 
 @groups.command(short_help="Delete groups without members.")
-@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@click.argument("names", nargs=-1, required=True, type=group_id, metavar="GROUP...")
 @bootstrap_options
 def delete(names: tuple[str, ...], bootstrap: str, timeout: float) -> None:
     """Delete groups without members, with all that they committed.

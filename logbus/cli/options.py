@@ -11,6 +11,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
+_MAX_INT64 = 2**63 - 1
+_MAX_STRING_BYTES = 2**15 - 1
+
 
 def bootstrap_options(command: F) -> F:
     """``--bootstrap`` and ``--timeout``."""
@@ -58,21 +61,37 @@ def when(text: str, option: str) -> int:
     """
     A point in time as milliseconds since 1970, from such a number or an ISO 8601 date; local time without a zone.
 
-    :raises click.BadParameter: it is neither, or before 1970.
+    :raises click.BadParameter: it is neither, before 1970, or later than requests can say.
     """
     from datetime import datetime
 
-    if text.isascii() and text.isdigit():
-        return int(text)
     try:
-        at_ms = int(datetime.fromisoformat(text).timestamp() * 1000)
+        is_number = text.isascii() and text.isdigit()
+        at_ms = int(text) if is_number else int(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
         at_ms = -1
-    if at_ms < 0:
+    if not 0 <= at_ms <= _MAX_INT64:
         raise click.BadParameter(
             f"{text!r} is neither milliseconds since 1970 nor a date such as 2024-05-01T12:00", param_hint=option
         )
     return at_ms
+
+
+def group_id(text: str) -> str:
+    """
+    The id of a group, if requests can carry it: text of 1 to 32767 bytes.
+
+    :raises click.BadParameter: it is empty, too long, or not text.
+    """
+    if not text:
+        raise click.BadParameter("the group id is empty")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise click.BadParameter(f"the group id {text!r} is not UTF-8") from None
+    if size > _MAX_STRING_BYTES:
+        raise click.BadParameter(f"the group id has {size} bytes; it may have at most {_MAX_STRING_BYTES}")
+    return text
 
 
 def _checked(ctx: click.Context, param: click.Parameter, value: str) -> str:

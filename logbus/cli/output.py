@@ -10,6 +10,9 @@ from typing import Any
 
 from attrs import define, field
 
+_WIDEST = 255
+"""Characters: a cell that is longer, such as the id of a group may be, does not widen its column for all others."""
+
 
 def print_json(value: Any) -> None:
     """One JSON value on a line."""
@@ -34,7 +37,9 @@ def printable(text: str) -> str:
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Columns with their names above them; numbers are set to the right."""
     cells = [[("-" if cell is None else printable(str(cell))) for cell in row] for row in rows]
-    widths = [max(len(name), *(len(row[i]) for row in cells)) if cells else len(name) for i, name in enumerate(head)]
+    widths = [
+        max([len(name), *(len(row[i]) for row in cells if len(row[i]) <= _WIDEST)]) for i, name in enumerate(head)
+    ]
     right = [
         bool(cells) and all(row[i].lstrip("-").isdigit() or row[i] == "-" for row in cells) for i in range(len(head))
     ]

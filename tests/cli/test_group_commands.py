@@ -28,12 +28,18 @@ class WrongUsageTests(SynchronousTestCase):
             ("--all-topics", "reset-offsets", "g", "--to-latest"),
             ("--all-topics", "reset-offsets", "g", "--to-latest", "--topic", "t", "--all-topics"),
             ("2024-05-01T12:00", "reset-offsets", "g", "--topic", "t", "--to-datetime", "soon"),
+            ("2024-05-01T12:00", "reset-offsets", "g", "--topic", "t", "--to-datetime", "9" * 20),
+            ("2024-05-01T12:00", "reset-offsets", "g", "--topic", "t", "--to-datetime", "9" * 5000),
             ("1h30m", "reset-offsets", "g", "--topic", "t", "--by-duration", "soon"),
             ("write t:0,1,2", "reset-offsets", "g", "--topic", "t:x", "--to-latest"),
             ("0<=x", "reset-offsets", "g", "--topic", "t", "--to-offset", "-1"),
             ("TOPIC:0,1", "delete-offsets", "g"),
             ("stable", "list", "--state", "happy"),
             ("GROUP", "delete"),
+            ("the group id is empty", "delete", "g", ""),
+            ("the group id is empty", "describe", ""),
+            ("at most 32767", "reset-offsets", "g" * 32768, "--all-topics", "--to-latest"),
+            ("not UTF-8", "delete-offsets", "\udcff", "--topic", "t"),
         ):
             with mock.patch("sys.stdout", io.StringIO()) as out, mock.patch("sys.stderr", io.StringIO()) as err:
                 status = run_app(["groups", *arguments])

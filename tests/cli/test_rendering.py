@@ -87,6 +87,14 @@ class RenderingTests(SynchronousTestCase):
             out.getvalue().splitlines(), ["name         n", "a            5", "long name  100", "b            -"]
         )
 
+    def test_one_very_long_cell(self) -> None:
+        """
+        It is shown whole, and leaves the other lines as they were.
+        """
+        with mock.patch("sys.stdout", io.StringIO()) as out:
+            print_table(["name", "n"], [["a", 5], ["x" * 10_000, 7]])
+        self.assertEqual(out.getvalue().splitlines(), ["name  n", "a     5", "x" * 10_000 + "  7"])
+
     def test_progress_is_for_terminals(self) -> None:
         """
         Nothing is written where nobody looks.
