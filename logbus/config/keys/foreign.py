@@ -51,7 +51,7 @@ FOREIGN_BROKER_KEYS: Mapping[str, str] = {
     "principal.builder.class": _JVM,
     "replica.selector.class": _JVM,
     "security.providers": _JVM,
-    "group.consumer.assignors": _JVM,
+    "group.consumer.assignors": "members choose between uniform and range, and there are no others",
     "broker.id.generation.enable": "a broker's number is always given",
     "reserved.broker.max.id": "a broker's number is always given",
     "control.plane.listener.name": "the controller uses the inter-broker listener",
