@@ -174,6 +174,9 @@ def show(plans: Sequence[Plan], executed: bool, as_json: bool) -> None:
         for each in plans
         for change in each.changes
     ]
+    if not rows:
+        print("There are no offsets to write.")
+        return
     print_table(["group", "topic", "partition", "old", "new", "note"], rows)
     for each in plans:
         if each.is_new:

@@ -266,6 +266,14 @@ class GroupToolTests(SynchronousTestCase):
         refusal = self.refused(resetting.write(self.admin, plans))
         self.assertEqual(refusal, "group 'g' has members; stop its consumers first")
 
+    def test_nothing_to_show(self) -> None:
+        """
+        A file without offsets is no reason to ask for --execute.
+        """
+        with mock.patch("sys.stdout", io.StringIO()) as out:
+            resetting.show([], False, False)
+        self.assertEqual(out.getvalue(), "There are no offsets to write.\n")
+
     def test_what_is_shown(self) -> None:
         """
         A table that says that nothing is written yet, or JSON with the same.
