@@ -14,6 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 
+LONGEST_MESSAGE = 2000
+"""Characters of a sentence for a client: some quote what it sent."""
+
 
 class ErrorCode(IntEnum):
     """
@@ -183,10 +186,15 @@ class ApiError(LogbusError):
     A request, or one part of it, cannot be served, and Kafka has a code for the reason.
 
     :param code: what the client is told.
-    :param message: the particulars (names, offsets, epochs); default: the code's own sentence.
+    :param message: the particulars (names, offsets, epochs); default: the code's own sentence. Of one that is longer
+        than :data:`LONGEST_MESSAGE` the middle is left out: it quotes what a client sent, and a response cannot hold
+        everything.
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        if message and len(message) > LONGEST_MESSAGE:
+            half = LONGEST_MESSAGE // 2
+            message = f"{message[:half]} ... {message[-half:]}"
         super().__init__(message or code.sentence)
         self.code = code
 
