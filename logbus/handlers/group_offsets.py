@@ -41,6 +41,8 @@ from logbus.wire.messages.offsets import (
 
 #: The longest text that the record of a committed offset can hold, in bytes.
 MAX_METADATA = 32767
+#: The latest time that such a record can hold, in ms since 1970.
+MAX_TIME = 2**63 - 1
 #: OffsetFetch: errors of the whole group have a place of their own; before, each partition carries it.
 GROUP_ERROR_VERSION = 2
 BATCHED_VERSION = 8
@@ -63,7 +65,8 @@ class GroupOffsetHandlers:
     async def offset_commit(self, context: RequestContext, request: Request) -> OffsetCommitResponse:
         message: OffsetCommitRequest = request.message
         now_ms = self._coordinator.wall_ms()
-        expires = now_ms + message.retention_time_ms if message.retention_time_ms >= 0 else NO_EXPIRY
+        # A record holds no later time than that.
+        expires = min(now_ms + message.retention_time_ms, MAX_TIME) if message.retention_time_ms >= 0 else NO_EXPIRY
         most = min(self._config.get(keys.OFFSET_METADATA_MAX_BYTES), MAX_METADATA)
         wanted: list[tuple[TopicPartition, CommittedOffset]] = []
         known: list[OffsetCommitResponsePartition] = []
@@ -103,7 +106,9 @@ class GroupOffsetHandlers:
         message: OffsetFetchRequest = request.message
         version = request.api_version
         if version >= BATCHED_VERSION:
-            return OffsetFetchResponse(groups=[self._fetched(group) for group in message.groups])
+            # What is asked twice is answered once, here and below: a name costs bytes, what was committed much more.
+            groups = {group.group_id: group for group in reversed(message.groups)}
+            return OffsetFetchResponse(groups=[self._fetched(group) for group in reversed(groups.values())])
         topics = message.topics
         asked = OffsetFetchRequestGroup(
             group_id=message.group_id,
@@ -138,7 +143,11 @@ class GroupOffsetHandlers:
         except ApiError as e:
             answer.error_code = e.code
             return answer
-        wanted = by_topic(held) if asked.topics is None else asked.topics
+        wanted = by_topic(
+            sorted(held)
+            if asked.topics is None
+            else (TopicPartition(topic.name, number) for topic in asked.topics for number in topic.partition_indexes)
+        )
         answer.topics = [
             OffsetFetchResponseTopics(
                 name=topic.name,
@@ -212,8 +221,8 @@ def failed(asked: OffsetFetchRequestTopics, code: int) -> OffsetFetchResponseTop
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> Sequence[OffsetFetchRequestTopics]:
-    """Partitions, gathered by topic."""
-    topics: dict[str, list[int]] = {}
+    """Partitions, each once, gathered by topic."""
+    topics: dict[str, dict[int, None]] = {}
     for topic, number in partitions:
-        topics.setdefault(topic, []).append(number)
-    return [OffsetFetchRequestTopics(name=name, partition_indexes=sorted(topics[name])) for name in sorted(topics)]
+        topics.setdefault(topic, {})[number] = None
+    return [OffsetFetchRequestTopics(name=name, partition_indexes=list(numbers)) for name, numbers in topics.items()]

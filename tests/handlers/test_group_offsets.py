@@ -151,9 +151,10 @@ class SimpleTests(GroupCase):
                 response = self.client.ask(OffsetFetchRequest(group_id="g", topics=[]), version)
                 self.assertEqual(response.topics, [])
         for version in (8, 9):
-            asked = OffsetFetchRequestGroup(group_id="g", topics=None)
-            response = self.client.ask(OffsetFetchRequest(groups=[asked, asked]), version)
-            self.assertEqual([len(group.topics[0].partitions) for group in response.groups], [2, 2])
+            groups = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in ("g", "h")]
+            response = self.client.ask(OffsetFetchRequest(groups=groups), version)
+            self.assertEqual([(g.group_id, len(g.topics)) for g in response.groups], [("g", 1), ("h", 0)])
+            self.assertEqual(len(response.groups[0].topics[0].partitions), 2)
 
     def test_nothing_in_version_0(self) -> None:
         """Which knew ZooKeeper only, where a node is there or not."""
