@@ -12,8 +12,11 @@ from functools import lru_cache
 
 from logbus.errors import ApiError, ErrorCode
 
-LONGEST = 4096
-"""Characters of an expression: it is kept in a record, and compiled to about 100 times its size."""
+LONGEST = 2048
+"""Characters of an expression: it is kept in a record, and reading it may take 20 µs for each of them."""
+
+MEMORY = 512 * 1024
+"""Bytes that a compiled expression may take: large ones take milliseconds to compile, and as long to match a name."""
 
 Matches = Callable[[str], bool]
 
@@ -35,6 +38,7 @@ def compiled(expression: str) -> Matches:
         ) from None
     options = re2.Options()
     options.log_errors = False
+    options.max_mem = MEMORY
     try:
         fullmatch = re2.compile(expression, options=options).fullmatch
     except re2.error as e:
@@ -46,7 +50,7 @@ def compiled(expression: str) -> Matches:
 
 def matching(expression: str, names: Iterable[str]) -> frozenset[str]:
     """
-    The names that an expression matches wholly; about 5 µs a name.
+    The names that an expression matches wholly; about 2 µs a name, at worst some 100.
 
     :raise ApiError: see :func:`compiled`.
     """

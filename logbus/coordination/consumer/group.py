@@ -349,14 +349,25 @@ class ConsumerGroup:
     def expire(self, now: float) -> None:
         """Remove members that are late: what they held is given to others at these members' next heartbeats."""
         late = list(self.deadlines.due(now, self.ledger.members))
-        if not late:
-            return
+        if late:
+            self._expel(now, late)
+
+    def _expel(self, now: float, late: Sequence[str]) -> None:
+        """Remove members that are late: in parts, if one batch cannot hold what there is to say of all of them."""
+        refusals: list[ApiError | None] = []
         with self.changing() as changes:
             self.remove(now, late)
-        if not self.save(changes, lambda error: None):
-            for member_id in late:
-                self.deadlines.done(member_id)
-                self.deadlines.heard(member_id, now + RETRY_S)
+        if self.save(changes, refusals.append):
+            return
+        too_large = refusals[0] is not None and refusals[0].code is ErrorCode.UNKNOWN_SERVER_ERROR
+        if too_large and len(late) > 1:
+            half = len(late) // 2
+            self._expel(now, late[:half])
+            self._expel(now, late[half:])
+            return
+        for member_id in late:
+            self.deadlines.done(member_id)
+            self.deadlines.heard(member_id, now + RETRY_S)
 
     def resign(self) -> None:
         """Nobody waits for an answer here."""

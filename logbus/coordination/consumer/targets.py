@@ -15,7 +15,10 @@ from logbus.coordination.consumer.ledger import Ledger
 from logbus.coordination.consumer.member import Member
 from logbus.coordination.consumer.partitions import TopicId
 from logbus.coordination.consumer.topics import TopicsView
-from logbus.errors import ApiError
+from logbus.errors import ApiError, ErrorCode
+
+MOST_EXPRESSIONS = 100
+"""Different regular expressions of one group: when a topic comes or goes, each is matched with all names."""
 
 
 @define(eq=False)
@@ -54,13 +57,23 @@ class Targets:
         self._names = None
 
     def subscriptions_changed(self, now_ms: int) -> None:
-        """A member came, went, or changed its mind: the group's epoch grows."""
+        """
+        A member came, went, or changed its mind: the group's epoch grows.
+
+        :raise ApiError: INVALID_REGULAR_EXPRESSION: there are too many different ones.
+        """
         self._names = None
         self._ledger.set_epoch((self._ledger.epoch or 0) + 1)
         used = {member.regex for member in self._ledger.members.values() if member.regex}
         for regex in set(self._ledger.expressions) - used:
             self._ledger.set_expression(regex, None)
-        for regex in sorted(used - set(self._ledger.expressions)):
+        new = sorted(used - set(self._ledger.expressions))
+        if new and len(used) > MOST_EXPRESSIONS:
+            raise ApiError(
+                ErrorCode.INVALID_REGULAR_EXPRESSION,
+                f"the members of a group may use {MOST_EXPRESSIONS} different regular expressions, and do",
+            )
+        for regex in new:
             self._resolve(regex, now_ms)
 
     def look(self, now_ms: int) -> None:

@@ -1,0 +1,183 @@
+"""What strangers do to groups: each is refused with the error that is due, and leaves nothing behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from logbus.coordination.consumer.targets import MOST_EXPRESSIONS
+from logbus.errors import LONGEST_MESSAGE, ErrorCode
+from logbus.wire.messages.consumer_groups import ConsumerGroupHeartbeatRequest, HeartbeatTopicPartitions
+from logbus.wire.messages.offsets import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from tests.handlers.groupkit import GroupCase, commit, fetch_committed
+
+T0 = ("t", 0)
+
+
+class ConsumerProtocolTests(GroupCase):
+    """Heartbeats of the consumer protocol that no honest member sends."""
+
+    def beat(self, group_id: str = "g", member_id: str = "m", epoch: int = 0, **given: Any) -> Any:
+        request: dict[str, Any] = {"group_id": group_id, "member_id": member_id, "member_epoch": epoch}
+        if epoch == 0:
+            request |= {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
+        return self.client.ask(ConsumerGroupHeartbeatRequest(**{**request, **given}), 1)
+
+    def members(self, group_id: str = "g") -> int:
+        group: Any = self.server.broker.group_coordinator.group(group_id)
+        return len(group.ledger.members)
+
+    def pass_time(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.server.reactor.advance(1)
+
+    def test_long_names(self) -> None:
+        """Names as long as the protocol can spell them are taken or refused; an answer that quotes them has room."""
+        for what in ("member_id", "instance_id", "rack_id", "server_assignor", "subscribed_topic_regex"):
+            answer = self.beat(f"g-{what}", **{what: "\U0010fffe" * 8191})
+            refused = {
+                "server_assignor": ErrorCode.UNSUPPORTED_ASSIGNOR,
+                "subscribed_topic_regex": ErrorCode.INVALID_REGULAR_EXPRESSION,
+            }.get(what, ErrorCode.NONE)
+            self.assertEqual(answer.error_code, refused, what)
+            self.assertLess(len(answer.error_message or ""), LONGEST_MESSAGE + 100)
+        self.assertEqual(self.server.broker.net_metrics.failures, 0)
+
+    def test_epochs(self) -> None:
+        """Epochs that the member is not in, or that there cannot be."""
+        self.assertEqual(self.beat().error_code, 0)
+        for epoch, code in (
+            (2, ErrorCode.FENCED_MEMBER_EPOCH),
+            (2**31 - 1, ErrorCode.FENCED_MEMBER_EPOCH),
+            (-2, ErrorCode.INVALID_REQUEST),
+            (-3, ErrorCode.INVALID_REQUEST),
+            (-(2**31), ErrorCode.INVALID_REQUEST),
+        ):
+            self.assertEqual(self.beat(epoch=epoch).error_code, code, epoch)
+        self.assertEqual(self.beat(epoch=1).error_code, 0)
+
+    def test_partitions_of_others(self) -> None:
+        """What a member says it owns moves nobody's partitions: those of others, none there are, negative ones."""
+        first = self.beat(member_id="a")
+        other = self.beat(member_id="b")
+        topic_id = first.assignment.topic_partitions[0].topic_id
+        for partitions in ([0, 1], [-1, -(2**31)], [2**31 - 1]):
+            for owned in (topic_id, bytes(16), b"\xff" * 16):
+                claim = [HeartbeatTopicPartitions(topic_id=owned, partitions=partitions)]
+                told = self.beat(member_id="b", epoch=other.member_epoch, topic_partitions=claim)
+                self.assertEqual(told.error_code, 0)
+                self.assertFalse(told.assignment and told.assignment.topic_partitions)
+        # The first one gives up one partition, when it says so.
+        self.beat(member_id="a", epoch=1)
+        kept = [HeartbeatTopicPartitions(topic_id=topic_id, partitions=[0])]
+        self.beat(member_id="a", epoch=1, topic_partitions=kept)
+        told = self.beat(member_id="b", epoch=other.member_epoch)
+        self.assertEqual([one.partitions for one in told.assignment.topic_partitions], [[1]])
+
+    def test_rebalance_timeouts(self) -> None:
+        """0 is no time at all, and 2^31-1 a long one; a member that joins must say one that is not negative."""
+        for timeout_ms in (-1, -5, -(2**31)):
+            answer = self.beat(rebalance_timeout_ms=timeout_ms)
+            self.assertEqual(answer.error_code, ErrorCode.INVALID_REQUEST)
+        self.assertEqual(self.beat("hasty", "a", rebalance_timeout_ms=0).error_code, 0)
+        self.assertEqual(self.beat("patient", "a", rebalance_timeout_ms=2**31 - 1).error_code, 0)
+        for group_id in ("hasty", "patient"):
+            self.assertEqual(self.beat(group_id, "b").error_code, 0)
+            self.assertEqual(self.beat(group_id, "a", 1).member_epoch, 1, "it is to give up a partition")
+        self.pass_time(1)
+        self.assertEqual((self.members("hasty"), self.members("patient")), (1, 2))
+        self.pass_time(60)
+        self.assertEqual((self.members("hasty"), self.members("patient")), (0, 0))
+
+    def test_huge_subscriptions(self) -> None:
+        """What one record cannot hold is refused, and leaves no group; more than a request may name hangs up."""
+        answer = self.beat(subscribed_topic_names=[f"a-topic-of-some-length-{n}" for n in range(60_000)])
+        self.assertEqual(answer.error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
+        self.assertEqual(self.listed(), [])
+        too_many = ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t"] * 100_001
+        )
+        self.client.send(too_many, 1)
+        self.assertTrue(self.client.closed)
+
+    def test_expressions(self) -> None:
+        """Those that other engines need ages for cost nothing, those that are costly here are refused."""
+        self.server.create("a" * 200, 1)
+        self.assertEqual(self.beat(subscribed_topic_regex="(a+)+$").error_code, 0)
+        for costly in ("(.*){300}" * 13, r"\pN" * 600, "a" * 32_000, "(a{1000}){1000}"):
+            answer = self.beat("other", subscribed_topic_regex=costly)
+            self.assertEqual(answer.error_code, ErrorCode.INVALID_REGULAR_EXPRESSION, costly[:20])
+
+    def test_very_many_expressions(self) -> None:
+        """A group has so many different ones, as each must be looked at when a topic is made."""
+        for n in range(MOST_EXPRESSIONS):
+            answer = self.beat(member_id=f"m{n}", subscribed_topic_regex=f"t{n}.*", subscribed_topic_names=None)
+            self.assertEqual(answer.error_code, 0)
+        answer = self.beat(member_id="more", subscribed_topic_regex="x.*", subscribed_topic_names=None)
+        self.assertEqual(answer.error_code, ErrorCode.INVALID_REGULAR_EXPRESSION)
+        self.assertEqual(self.members(), MOST_EXPRESSIONS)
+        # One that is used already is not one more, and where one goes there is room for another.
+        self.assertEqual(self.beat(member_id="same", subscribed_topic_regex="t1.*").error_code, 0)
+        self.assertEqual(self.beat(member_id="m0", epoch=-1).error_code, 0)
+        self.assertEqual(self.beat(member_id="more", subscribed_topic_regex="x.*").error_code, 0)
+
+    def test_many_vanish_at_once(self) -> None:
+        """Members whose end takes more than one batch to write go all the same."""
+        for n in range(40):
+            self.assertEqual(self.beat(member_id=f"{n}-" + "x" * 30_000).error_code, 0)
+        self.pass_time(50)
+        self.assertEqual(self.members(), 0)
+        self.assertEqual(len(self.server.broker.group_coordinator._timers), 0)
+        self.restart()
+        self.assertEqual(self.members(), 0)
+        self.assertEqual(self.beat(member_id="honest").error_code, 0)
+
+    def test_coming_and_vanishing(self) -> None:
+        """Members that join and are never heard of again leave nothing; others are served meanwhile."""
+        self.assertEqual(self.beat("honest", "a").error_code, 0)
+        for n in range(2000):
+            if n % 40 == 39:
+                self.pass_time(5)
+                self.assertEqual(self.beat("honest", "a", 1).error_code, 0)
+            self.assertEqual(self.beat("g", f"m{n}").error_code, 0)
+        self.pass_time(50)
+        self.assertEqual(self.members(), 0)
+        coordinator = self.server.broker.group_coordinator
+        self.assertEqual(len(coordinator._timers), 0)
+        self.assertEqual(self.beat("g", "late").error_code, 0)
+
+
+class OffsetTests(GroupCase):
+    """Commits and fetches at the ends of their types."""
+
+    def test_retention_for_ever(self) -> None:
+        """A retention beyond the end of time lasts until then."""
+        for retention_ms in (2**63 - 1, 2**62, 0, -1, -(2**63)):
+            codes = commit(self.client, {T0: 5}, version=4, retention_time_ms=retention_ms)
+            self.assertEqual(codes, {T0: 0}, retention_ms)
+        commit(self.client, {T0: 6}, version=4, retention_time_ms=2**63 - 1)
+        self.assertEqual(fetch_committed(self.client), {T0: 6})
+        self.restart()
+        self.assertEqual(fetch_committed(self.client), {T0: 6})
+
+    def test_asked_again_and_again(self) -> None:
+        """The answer to a small request is small: each offset is in it once, however often it is asked for."""
+        commit(self.client, {T0: 5}, metadata="m" * 4000)
+        topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0] * 100)] * 100
+        for asked in (
+            [OffsetFetchRequestGroup(group_id="g", topics=None)] * 5000,
+            [OffsetFetchRequestGroup(group_id="g", topics=topics)],
+            [OffsetFetchRequestGroup(group_id="g", topics=topics[:1])] * 100,
+        ):
+            (group,) = self.client.ask(OffsetFetchRequest(groups=asked), 9).groups
+            (topic,) = group.topics
+            self.assertEqual([one.committed_offset for one in topic.partitions], [5])
+        old = OffsetFetchRequest(
+            group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0] * 10)] * 10
+        )
+        (topic,) = self.client.ask(old, 7).topics
+        self.assertEqual(len(topic.partitions), 1)
