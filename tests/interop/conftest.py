@@ -14,7 +14,6 @@ from tests.interop.clients import CLIENTS, Client
 
 #: Members of groups are told soon what to do, and missed soon.
 QUICK_GROUPS = {
-    "group.coordinator.rebalance.protocols": "classic,consumer",
     "group.min.session.timeout.ms": "500",
     "group.consumer.session.timeout.ms": "2000",
     "group.consumer.min.session.timeout.ms": "500",
