@@ -197,7 +197,7 @@ class LogCleaner:
             self._log.debug("cleaning given up: {reason}", reason=str(reason))
             return False
         except ApiError as error:
-            self._log.warn("{log} is cleaned later: {error}", log=log, error=str(error))
+            self._log.warn("{partition} is cleaned later: {error}", partition=log.partition, error=str(error))
             return False
         except StorageError as error:
             if log.disk.failure is None:
@@ -208,7 +208,7 @@ class LogCleaner:
             self._give_up(log, str(error))
             return False
         except Exception:
-            self._log.failure("{log} cannot be cleaned", log=log)
+            self._log.failure("{partition} cannot be cleaned", partition=log.partition)
             self._give_up(log, "of a fault of the cleaner")
             return False
         finally:
@@ -231,18 +231,22 @@ class LogCleaner:
         self.cleanings += 1
         self.removed_records += compaction.removed
         self._log.info(
-            "{log}: cleaned up to offset {end} in {seconds:.1f} s: {removed} of {records} records removed, {keys} keys "
+            "{partition}: cleaned up to {end} in {seconds:.1f} s: {removed} of {records} records removed, {keys} keys "
             "in {dirty} dirty bytes; {read} bytes read, {written} written",
-            log=log, end=cleaning.end, seconds=seconds, removed=compaction.removed, records=compaction.records,
-            keys=cleaning.keys, dirty=plan.dirty_bytes, read=cleaning.read_bytes, written=cleaning.written_bytes,
+            partition=log.partition, end=cleaning.end, seconds=seconds,
+            removed=compaction.removed, records=compaction.records, keys=cleaning.keys, dirty=plan.dirty_bytes, read=cleaning.read_bytes, written=cleaning.written_bytes,
         )  # fmt: skip
         if compaction.keyless:
             self._log.warn(
-                "{log}: {count} records have no key; compaction keeps them all", log=log, count=compaction.keyless
+                "{partition}: {count} records have no key; compaction keeps them all",
+                partition=log.partition,
+                count=compaction.keyless,
             )
 
     def _give_up(self, log: Log, why: str) -> None:
         self.uncleanable[log] = why
         self._log.error(
-            "{log} is not cleaned any more until the broker is restarted, and grows: {why}", log=log, why=why
+            "{partition} is not cleaned any more until the broker is restarted, and grows: {why}",
+            partition=log.partition,
+            why=why,
         )

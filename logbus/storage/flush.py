@@ -277,7 +277,7 @@ class Durability:
                 segment.offsets.forget()
         except ApiError as problem:
             # Without space indexes wait in memory; the log itself is synced all the same.
-            self._log.warn("{log}: indexes not written: {error}", log=log, error=str(problem))
+            self._log.warn("{partition}: indexes not written: {error}", partition=log.partition, error=str(problem))
             indexes, sealed = [], []
         except StorageError:
             # The disk has said so; nothing of the log is confirmed any more.
@@ -295,7 +295,7 @@ class Durability:
                 log.owner.written_back(log)
 
         def failed(failure: Failure) -> None:
-            self._log.warn("{log}: write-back failed: {error}", log=log, error=str(failure.value))
+            self._log.warn("{partition}: write-back failed: {error}", partition=log.partition, error=str(failure.value))
 
         return self._commit(Lane.BACKGROUND, indexes).addCallback(synced).addCallbacks(done, failed)
 

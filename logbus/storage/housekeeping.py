@@ -188,7 +188,7 @@ class Housekeeping:
             log.high_watermark = self._high_watermark_of(log)
             log.delete_expired(self._policy, now_ms)
         except (ApiError, StorageError) as error:
-            self._log.warn("{log}: retention failed: {error}", log=log, error=str(error))
+            self._log.warn("{partition}: retention failed: {error}", partition=log.partition, error=str(error))
 
     def _steady_now_ms(self) -> int:
         """

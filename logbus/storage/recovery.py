@@ -70,9 +70,9 @@ class Progress:
         if now - self._said >= self.every:
             self._said = now
             self._log.info(
-                "recovering {log}: at {position} of {total} bytes in {path}; {scanned} bytes in {elapsed:.0f} s so far",
-                log=log, position=position, total=segment.size, path=segment.log.path, scanned=self.scanned,
-                elapsed=now - self._started,
+                "recovering {partition}: at {position} of {total} bytes in {path}; {scanned} in {elapsed:.0f} s so far",
+                partition=log.partition, position=position, total=segment.size, path=segment.log.path,
+                scanned=self.scanned, elapsed=now - self._started,
             )  # fmt: skip
 
 

@@ -51,8 +51,9 @@ def delete_expired(log: Log, policy: IDeletePolicy, now_ms: int) -> int:
     if kept[0].base_offset > log.log_start_offset:
         log.advance_start(kept[0].base_offset)
     _log.info(
-        "{log}: {count} segments deleted by {policy}: {size} bytes below offset {offset}",
-        log=log, count=count, policy=policy.name, size=sum(old.size for old in gone), offset=kept[0].base_offset,
+        "{partition}: {count} segments deleted by {policy}: {size} bytes below offset {offset}",
+        partition=log.partition, count=count, policy=policy.name, size=sum(old.size for old in gone),
+        offset=kept[0].base_offset,
     )  # fmt: skip
     discard(log, gone)
     return count
@@ -101,7 +102,7 @@ def restart_at(log: Log, offset: int) -> None:
 
 
 def _ends_at(log: Log, end_offset: int, durability: Durability) -> None:
-    _log.info("{log} truncated to {offset}", log=log, offset=end_offset)
+    _log.info("{partition} truncated to {offset}", partition=log.partition, offset=end_offset)
     log.log_end_offset = end_offset
     log.log_start_offset = min(log.log_start_offset, end_offset)
     log.flushed_end_offset = min(log.flushed_end_offset, end_offset)
