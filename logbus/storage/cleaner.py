@@ -234,7 +234,8 @@ class LogCleaner:
             "{partition}: cleaned up to {end} in {seconds:.1f} s: {removed} of {records} records removed, {keys} keys "
             "in {dirty} dirty bytes; {read} bytes read, {written} written",
             partition=log.partition, end=cleaning.end, seconds=seconds,
-            removed=compaction.removed, records=compaction.records, keys=cleaning.keys, dirty=plan.dirty_bytes, read=cleaning.read_bytes, written=cleaning.written_bytes,
+            removed=compaction.removed, records=compaction.records,
+            keys=cleaning.keys, dirty=plan.dirty_bytes, read=cleaning.read_bytes, written=cleaning.written_bytes,
         )  # fmt: skip
         if compaction.keyless:
             self._log.warn(

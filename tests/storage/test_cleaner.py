@@ -161,7 +161,7 @@ class ChoiceTests(CleanerCase):
         order: list[str] = []
         with capturedLogs() as captured:
             self.clean()
-        order = [event["log"].partition.topic for event in captured if "removed" in event]
+        order = [event["partition"].topic for event in captured if "removed" in event]
         self.assertEqual(order, ["others", "orders"])
 
     def test_the_high_watermark(self) -> None:
@@ -582,7 +582,7 @@ class FailureTests(CleanerCase):
         with capturedLogs() as captured:
             self.clean()
         errors = [event for event in captured if event["log_level"].name == "error"]
-        self.assertEqual([event["log"] for event in errors], [self.log])
+        self.assertEqual([event["partition"] for event in errors], [self.log.partition])
         self.assertIn("CRC", errors[0]["why"])
         self.assertEqual(list(self.manager.cleaner.uncleanable), [self.log])
         self.assertGreater(other.cleaned_end_offset, 0)
