@@ -7,7 +7,7 @@ The whole broker runs in memory (tests/handlers/kit.py), so what is bent reaches
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -56,10 +56,15 @@ from logbus.wire.messages.topics import (
 from logbus.wire.messages.transactions import InitProducerIdRequest
 from logbus.wire.schema import message_spec
 from tests.handlers.kit import Client, MemoryBroker, a_batch, content, fetch_request, produce_request
+from tests.hostile.grouprequests import GROUPS, INSTANCES, MEMBERS, SUBSCRIPTION, group_requests, with_groups
 from tests.wire.instances import messages
 
 #: Frames of one example: with the 2,000 examples of the ``long`` profile, 100,000 in all.
 FRAMES = 30 if settings.default.max_examples <= 100 else 50
+#: The APIs of groups.
+OF_GROUPS = frozenset({8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47, 68, 69})
+#: Longer than any session or rebalance.
+QUIET_SECONDS = 2000
 
 
 def valid_requests(server: MemoryBroker) -> list[Any]:
@@ -134,20 +139,33 @@ def valid_requests(server: MemoryBroker) -> list[Any]:
     ]
 
 
+SETTINGS = {
+    "log.flush.before.ack": "true",
+    "offsets.topic.num.partitions": "2",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
 def a_broker() -> MemoryBroker:
-    server = MemoryBroker({"log.flush.before.ack": "true"}).start()
+    server = MemoryBroker(SETTINGS).start()
     server.create("t", 3)
     server.create("compacted", cleanup_policy="compact")
     server.create("gzipped", compression_type="gzip")
     return server
 
 
+def a_broker_with_groups() -> MemoryBroker:
+    server = a_broker()
+    with_groups(server)
+    return server
+
+
 @cache
-def corpus() -> tuple[tuple[bytes, ...], ...]:
+def corpus() -> dict[int, tuple[bytes, ...]]:
     """Valid frames with their lengths, by API: each request at each version that can say it."""
     server = a_broker()
     frames: dict[int, list[bytes]] = {}
-    for message in valid_requests(server):
+    for message in [*valid_requests(server), *group_requests(server, with_groups(server))]:
         key = message_spec(type(message)).api_key
         assert key is not None
         first, last = server.broker.router.served[key]
@@ -157,8 +175,8 @@ def corpus() -> tuple[tuple[bytes, ...], ...]:
             except Exception:  # a version that cannot say this
                 continue
     server.close()
-    assert frames.keys() == server.broker.router.served.keys(), "an API has no example here"
-    return tuple(tuple(one) for one in frames.values())
+    assert {key for key in frames if frames[key]} == server.broker.router.served.keys(), "an API has no example here"
+    return {key: tuple(one) for key, one in frames.items()}
 
 
 INTERESTING = [
@@ -205,6 +223,7 @@ changes = st.tuples(
     st.floats(0, 1, exclude_max=True),
     st.one_of(st.sampled_from(INTERESTING), st.binary(max_size=6)),
 )
+Bent = tuple[int, int, list[tuple[int, float, Any]], bool]
 bent = st.tuples(st.integers(0, 1000), st.integers(0, 1000), st.lists(changes, max_size=3), st.booleans())
 
 
@@ -227,11 +246,9 @@ class Survives(SynchronousTestCase):
         self.check(server, client)
 
     def check(self, server: MemoryBroker, client: Client) -> None:
-        """No failure, nothing left behind, and others are served."""
-        failures = self.flushLoggedErrors()
-        self.assertEqual(failures, [])
+        """No failure, nothing left behind, and others are served; what was written of groups can be read."""
+        self.check_failures(server)
         metrics = server.broker.net_metrics
-        self.assertEqual(metrics.failures, 0)
         client.transport.loseConnection()
         server.reactor.advance(0)
         self.assertEqual(len(server.broker.purgatory), 0)
@@ -241,13 +258,33 @@ class Survives(SynchronousTestCase):
         server.create("afterwards")
         self.assertEqual(other.produce(a_batch(b"still"), "afterwards").error_code, 0)
         self.assertIn(b"still", content(other.fetch(0, "afterwards")))
-        self.assertEqual(server.lost, [])
-        server.close()
+        self.check_groups(server)
 
-    @given(st.lists(bent, min_size=FRAMES, max_size=FRAMES))
-    def test_bent_frames(self, frames: list[tuple[int, int, list[tuple[int, float, Any]], bool]]) -> None:
-        """Valid requests of every API and version with bytes changed, inserted, removed, cut off and repeated."""
-        valid = corpus()
+    def check_failures(self, server: MemoryBroker) -> None:
+        self.assertEqual(self.flushLoggedErrors(), [])
+        self.assertEqual(server.broker.net_metrics.failures, 0)
+        self.assertEqual(server.lost, [])
+
+    def check_groups(self, server: MemoryBroker) -> None:
+        """All members vanish in time, and the next broker knows what this one knew."""
+        coordinator = server.broker.group_coordinator
+        for _ in range(QUIET_SECONDS // 50):
+            server.reactor.advance(50)
+        self.assertEqual([group.group_id for group in coordinator.groups() if not group.is_empty], [])
+        self.assertEqual(len(coordinator._timers), 0)
+        held = {group.group_id: coordinator.committed(group.group_id) for group in coordinator.groups()}
+        server.stop()
+        self.check_failures(server)
+        again = MemoryBroker(SETTINGS, disks=server.disks, ensemble=server.ensemble).start()
+        again.reactor.advance(0)
+        coordinator = again.broker.group_coordinator
+        self.assertEqual((coordinator.loading, coordinator.metrics.damaged), (False, 0))
+        back = {group.group_id: coordinator.committed(group.group_id) for group in coordinator.groups()}
+        self.assertEqual(back, held)
+        self.check_failures(again)
+        again.close()
+
+    def run_bent(self, valid: Sequence[Sequence[bytes]], frames: Sequence[Bent]) -> None:
         stream = iter(frames)
 
         def send(client: Client) -> None:
@@ -260,13 +297,23 @@ class Survives(SynchronousTestCase):
                 frame = mend(frame)
             client.feed(struct.pack(">i", len(frame)) + frame)
 
-        self.run_against(a_broker(), send, len(frames))
+        self.run_against(a_broker_with_groups(), send, len(frames))
+
+    @given(st.lists(bent, min_size=FRAMES, max_size=FRAMES))
+    def test_bent_frames(self, frames: list[Bent]) -> None:
+        """Valid requests of every API and version with bytes changed, inserted, removed, cut off and repeated."""
+        self.run_bent(list(corpus().values()), frames)
+
+    @given(st.lists(bent, min_size=FRAMES, max_size=FRAMES))
+    def test_bent_frames_of_groups(self, frames: list[Bent]) -> None:
+        """The same, of groups only: so that one request finds what others have left."""
+        self.run_bent([one for key, one in corpus().items() if key in OF_GROUPS], frames)
 
     @settings(max_examples=max(20, settings.default.max_examples // 10))
     @given(st.data())
     def test_strange_requests(self, data: st.DataObject) -> None:
         """Requests that are spelled as they should be, and say anything at all."""
-        server = a_broker()
+        server = a_broker_with_groups()
         served = sorted(server.broker.router.served.items())
 
         def send(client: Client) -> None:
@@ -315,5 +362,17 @@ def choices(server: MemoryBroker) -> Callable[[tuple[str, ...]], st.SearchStrate
         "resource_type": st.sampled_from([2, 4, 0, 8, 3]),
         "config_operation": st.sampled_from([0, 1, 2, 3, 4, -1]),
         "replica_state": st.none(),
+        "group_id": st.sampled_from(GROUPS),
+        "member_id": st.sampled_from(MEMBERS),
+        "group_instance_id": st.sampled_from(INSTANCES),
+        "instance_id": st.sampled_from(INSTANCES),
+        "generation_id": st.sampled_from([1, 2, 0, -1]),
+        "generation_id_or_member_epoch": st.sampled_from([1, 2, 3, -1]),
+        "member_epoch": st.sampled_from([0, 0, 1, 2, 3, -1, -2]),
+        "session_timeout_ms": st.sampled_from([10_000, 10_000, 0, 2**31 - 1]),
+        "rebalance_timeout_ms": st.sampled_from([5_000, 0, -1, 2**31 - 1]),
+        "protocol_type": st.sampled_from(["consumer", "consumer", "connect"]),
+        "metadata": st.sampled_from([SUBSCRIPTION, b"", b"\xff" * 9]),
+        "subscribed_topic_regex": st.sampled_from([None, "t.*", "", "("]),
     }
     return lambda path: by_name.get(path[-1])

@@ -1,0 +1,187 @@
+"""Groups with members in them, and valid requests of every API that has to do with groups: what is bent by fuzzing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from logbus.wire.messages.consumer_groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
+    HeartbeatTopicPartitions,
+)
+from logbus.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from logbus.wire.messages.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from logbus.wire.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from logbus.wire.schema import encode_versioned
+from tests.handlers.kit import MemoryBroker
+
+SUBSCRIPTION = encode_versioned(ConsumerProtocolSubscription(topics=["t"]), 1)
+
+#: Of groups: classic, of the consumer protocol, of both, and one that nobody is in.
+GROUPS = ("classic", "consumer", "mixed", "new")
+#: Ids of members. The broker gives ids of its own to some: its chance is the same in each test.
+MEMBERS = ("m1", "m2", "")
+INSTANCES = ("i1", "i2", None)
+
+
+def joining(group: str, member: str = "", instance: str | None = None, names: tuple[str, ...] = ("range",)) -> Any:
+    return JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=5_000,
+        member_id=member,
+        group_instance_id=instance,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name=name, metadata=SUBSCRIPTION) for name in names],
+    )
+
+
+def beat(group: str, member: str, epoch: int = 0, **given: Any) -> Any:
+    request: dict[str, Any] = {"group_id": group, "member_id": member, "member_epoch": epoch}
+    if epoch == 0:
+        request |= {"rebalance_timeout_ms": 5_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
+    return ConsumerGroupHeartbeatRequest(**{**request, **given})
+
+
+def with_groups(server: MemoryBroker) -> list[str]:
+    """Let the broker have groups of both protocols, stable and not; the ids of members it made up."""
+    client = server.connect()
+    client.ask(FindCoordinatorRequest(coordinator_keys=["classic"]), 4)
+    made = []
+    for group in ("classic", "mixed"):
+        # Static members need not come twice.
+        told = client.ask(joining(group, instance="i1", names=("range", "sticky")), 9)
+        assigned = [SyncGroupRequestAssignment(member_id=told.member_id, assignment=b"")]
+        client.ask(
+            SyncGroupRequest(
+                group_id=group,
+                generation_id=told.generation_id,
+                member_id=told.member_id,
+                group_instance_id="i1",
+                assignments=assigned,
+            ),
+            5,
+        )
+        made.append(told.member_id)
+    made.append(client.ask(joining("classic"), 9).member_id)
+    for group in ("consumer", "mixed"):
+        for member in ("m1", "m2"):
+            client.ask(beat(group, member, subscribed_topic_regex="t.*"), 1)
+    client.transport.loseConnection()
+    return made
+
+
+def group_requests(server: MemoryBroker, made: list[str]) -> list[Any]:
+    """Requests that the broker of :func:`with_groups` serves, at least one of each API."""
+    classic, mixed, pending = made
+    owned = [HeartbeatTopicPartitions(topic_id=server.topic_id(), partitions=[0, 1])]
+    commits = [
+        OffsetCommitRequestTopic(
+            name="t",
+            partitions=[OffsetCommitRequestPartition(partition_index=n, committed_offset=7, committed_metadata="said")],
+        )
+        for n in range(2)
+    ]
+    requests: list[Any] = [
+        FindCoordinatorRequest(key="classic"),
+        FindCoordinatorRequest(coordinator_keys=["classic", "new"]),
+        ListGroupsRequest(),
+        ListGroupsRequest(states_filter=["Stable"], types_filter=["classic", "consumer"]),
+        DescribeGroupsRequest(groups=list(GROUPS), include_authorized_operations=True),
+        ConsumerGroupDescribeRequest(group_ids=list(GROUPS), include_authorized_operations=True),
+        DescribeGroupsRequest(groups=list(GROUPS)),
+        DeleteGroupsRequest(groups_names=list(GROUPS)),
+        joining("classic", pending),
+        joining("new"),
+        beat("classic", "m1"),
+        OffsetFetchRequest(
+            group_id="consumer",
+            topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])],
+        ),
+        OffsetFetchRequest(
+            groups=[
+                OffsetFetchRequestGroup(
+                    group_id="consumer",
+                    member_id="m1",
+                    member_epoch=2,
+                    topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[0, 1])],
+                )
+            ],
+        ),
+        OffsetFetchRequest(group_id="classic", topics=None),
+    ]
+    for group, member in (("classic", classic), ("mixed", mixed)):
+        requests += [
+            joining(group, member, "i1", ("range", "sticky")),
+            joining(group, "", "i1"),
+            *(
+                SyncGroupRequest(
+                    group_id=group,
+                    generation_id=generation,
+                    member_id=member,
+                    group_instance_id="i1",
+                    protocol_type="consumer",
+                    protocol_name="range",
+                    assignments=[SyncGroupRequestAssignment(member_id=member, assignment=SUBSCRIPTION)],
+                )
+                for generation in (1, 2)
+            ),
+            HeartbeatRequest(group_id=group, generation_id=1, member_id=member, group_instance_id="i1"),
+            LeaveGroupRequest(group_id=group, member_id=member),
+            LeaveGroupRequest(
+                group_id=group,
+                members=[MemberIdentity(member_id=member, group_instance_id="i1"), MemberIdentity(member_id="m1")],
+            ),
+            OffsetCommitRequest(
+                group_id=group,
+                generation_id_or_member_epoch=1,
+                member_id=member,
+                group_instance_id="i1",
+                topics=commits,
+            ),
+        ]
+    for group in ("consumer", "mixed"):
+        requests += [
+            beat(group, "m1", 2, topic_partitions=owned),
+            beat(group, "m1", 1, topic_partitions=[]),
+            beat(group, "m1", 1, rebalance_timeout_ms=0, subscribed_topic_names=["t", "new"], server_assignor="range"),
+            beat(group, "m2", 3, subscribed_topic_regex="(t|new).*"),
+            beat(group, "m3", instance_id="i2", rack_id="r"),
+            beat(group, "m3", -2, instance_id="i2"),
+            beat(group, "m2", -1),
+            OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=2, member_id="m1", topics=commits),
+        ]
+    for group in ("new", "classic"):
+        requests += [
+            OffsetCommitRequest(group_id=group, retention_time_ms=1000, topics=commits),
+            OffsetDeleteRequest(
+                group_id=group,
+                topics=[
+                    OffsetDeleteRequestTopic(name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)])
+                ],
+            ),
+        ]
+    return requests
