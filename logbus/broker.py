@@ -17,7 +17,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -33,7 +32,7 @@ from zope.interface import implementer
 from logbus.admin.lags import Lags
 from logbus.admin.site import AdminSite
 from logbus.cluster.controller.service import Controller
-from logbus.cluster.membership import Membership, ensure_cluster_id, ensure_paths
+from logbus.cluster.membership import Membership, ensure_cluster, refuse_other_brokers
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.producerids import ProducerIds
 from logbus.cluster.purgatory import Purgatory
@@ -53,7 +52,6 @@ from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.ilogbus import IBroker, IProtocolPlugin, Listener
 from logbus.instruments import instrument
 from logbus.listening import Listening
-from logbus.metastore.embedded import EmbeddedStore
 from logbus.metastore.imetastore import SessionState
 from logbus.metastore.znodes import DEFAULT_ENTITY, Registration
 from logbus.metrics import ReactorTicks, Registry
@@ -66,12 +64,10 @@ from logbus.protocols import protocol_plugins
 from logbus.records.batch import Record, encode_batch, iter_records
 from logbus.routes import INTERNAL_TOPICS, routes
 from logbus.services import OrderedService
-from logbus.settings import cleaner_settings, connection_limits, request_memory, storage_settings
+from logbus.settings import cleaner_settings, connection_limits, metadata_store, request_memory, storage_settings
 from logbus.storage.disk import disks_at
 from logbus.storage.manager import LogManager
 from logbus.storage.policies import delete_policy
-
-METADATA_FILE = "metadata.db"
 
 #: How long a plugin's append waits for a topic that somebody else is creating.
 CREATION_SECONDS = 30.0
@@ -146,7 +142,7 @@ class Broker(OrderedService):
             directory_failed=self._directory_failed,
             high_watermark_of=lambda log: self.replicas.high_watermark_of(log),  # noqa: PLW0108 - not made yet
         )
-        self.store = EmbeddedStore(Path(directories[0]) / METADATA_FILE, reactor, wall_clock)
+        self.store = metadata_store(config, reactor, wall_clock)
         self.metadata = ClusterMetadata("")
         self.replicas = Replicas(self.broker_id, self.logs, self._topic_config)
         self.purgatory = Purgatory(reactor)
@@ -212,7 +208,7 @@ class Broker(OrderedService):
             _Part("logs", self.logs.open, self.logs.close),
             _Part("metastore", self._open_store, self.store.close),
             _Part("listeners", self._bind, self._listening.close),
-            _Part("membership", self.membership.register, self.membership.unregister),
+            _Part("membership", self._join, self.membership.unregister),
             _Part("groups", self.upkeep.start, self.upkeep.stop),
             _Part("controller", self._start_controller, self.controller.stop),
             _Part("serving", self._serve, self._drain),
@@ -230,13 +226,30 @@ class Broker(OrderedService):
 
     def _open_store(self) -> Deferred[None]:
         async def opened() -> None:
-            await self.store.open()
-            await ensure_paths(self.store)
-            self.metadata.cluster_id = await ensure_cluster_id(self.store, uuid4)
-            await self.logs.claim(self.broker_id, self.metadata.cluster_id)
+            try:
+                await self.store.open()
+                self.metadata.cluster_id = await ensure_cluster(self.store, uuid4)
+                await self.logs.claim(self.broker_id, self.metadata.cluster_id)
+                await refuse_other_brokers(self.store, self.broker_id)
+            except BaseException:
+                # Its threads and its session must not outlive a start that failed.
+                await self.store.close()
+                raise
             self.store.subscribe(self._session_changed)
 
         return Deferred.fromCoroutine(opened())
+
+    def _join(self) -> Deferred[None]:
+        async def joined() -> None:
+            await self.membership.register()
+            try:
+                # Again: another may have come since.
+                await refuse_other_brokers(self.store, self.broker_id)
+            except BaseException:
+                await self.membership.unregister()
+                raise
+
+        return Deferred.fromCoroutine(joined())
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.CLOSED and self.running:

@@ -5,8 +5,14 @@ What the packages want to know of the broker's configuration, in their own terms
 from __future__ import annotations
 
 import resource
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from logbus.config import ConfigView, keys
+from logbus.metastore.connectstring import ConnectString
+from logbus.metastore.embedded import FILE_NAME, EmbeddedStore
+from logbus.metastore.zookeeper import ZooKeeperStore
 from logbus.net.limits import ConnectionLimits
 from logbus.storage.settings import CleanerSettings, StorageSettings
 
@@ -56,3 +62,21 @@ def request_memory(config: ConfigView) -> int:
     """Bytes of requests that may be held at a time; −1 in the configuration is no limit."""
     given = config.get(keys.QUEUED_MAX_REQUEST_BYTES)
     return given if given >= 0 else 1 << 62
+
+
+def metadata_store(config: ConfigView, reactor: Any, wall_clock: Callable[[], float]) -> EmbeddedStore | ZooKeeperStore:
+    """
+    The store that the configuration asks for: ZooKeeper, or a file in the first log directory.
+
+    :raise ConfigError: ``zookeeper.connect`` cannot be read.
+    """
+    zookeeper = config.get(keys.ZOOKEEPER_CONNECT)
+    if not zookeeper:
+        return EmbeddedStore(Path(config.get(keys.LOG_DIRS)[0]) / FILE_NAME, reactor, wall_clock)
+    return ZooKeeperStore(
+        ConnectString.parse(zookeeper),
+        reactor,
+        config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS) / 1000,
+        config.get(keys.ZOOKEEPER_CONNECTION_TIMEOUT_MS) / 1000,
+        config.get(keys.ZOOKEEPER_MAX_IN_FLIGHT_REQUESTS),
+    )

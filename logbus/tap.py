@@ -32,6 +32,8 @@ from logbus.config.unenforced import refuse_unenforced
 from logbus.errors import ConfigError, LogbusError
 from logbus.ilogbus import Listener
 from logbus.listening import plugin_for
+from logbus.metastore.connectstring import ConnectString
+from logbus.metastore.zookeeper import require_kazoo
 from logbus.protocols import parse_advertise, parse_listen, protocol_plugins
 from logbus.storage.checkpoints import META_PROPERTIES, Meta
 from logbus.storage.disk import LOCK_FILE
@@ -117,8 +119,10 @@ def load(options: Options) -> tuple[ConfigView, list[Listener]]:
         if options[option] is not None:
             settings[key.name] = options[option]
     config = ConfigView.load(file, settings)
-    if config.get(keys.ZOOKEEPER_CONNECT):
-        raise ConfigError("zookeeper.connect: this version keeps its metadata in the data directory; remove the key")
+    zookeeper = config.get(keys.ZOOKEEPER_CONNECT)
+    if zookeeper:
+        ConnectString.parse(zookeeper)
+        require_kazoo()
     listeners = listeners_of(options, config)
     refuse_unenforced(config, [(at.name, at.endpoint) for at in listeners if at.protocol == "kafka"])
     return config, listeners

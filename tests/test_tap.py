@@ -106,7 +106,11 @@ def stop(process: subprocess.Popen[str]) -> str:
         (["--advertise", "kafka"], "--advertise kafka: expected NAME=HOST:PORT"),
         (["--advertise", "other=host:1"], "--advertise other: there is no such listener; there are: kafka, admin"),
         (["--as-version", "0.11"], "--as-version 0.11: expected one of 2.1, "),
-        (["--zookeeper", "localhost:2181"], "zookeeper.connect"),
+        (
+            ["--zookeeper", "localhost:port"],
+            "zookeeper.connect: 'localhost:port' is not valid: 'localhost:port' is not HOST",
+        ),
+        (["--set", "zookeeper.ssl.client.enable=true"], "zookeeper.ssl.client.enable: this version does not enforce"),
         (["--set", "authorizer.class.name=kafka.security.authorizer.AclAuthorizer"], "authorizer.class.name: "),
         (["--set", "super.users=User:me"], "super.users: "),
         (["--set", "listener.name.kafka.plain.sasl.jaas.config=x"], "plain.sasl.jaas.config: "),

@@ -17,7 +17,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from logbus.errors import ApiError, ErrorCode
+from logbus.errors import ApiError, ConfigError, ErrorCode
 from logbus.metastore.imetastore import (
     ConnectionLost,
     IMetadataStore,
@@ -27,6 +27,7 @@ from logbus.metastore.imetastore import (
     SessionState,
 )
 from logbus.metastore.znodes import (
+    BROKER_IDS,
     CLUSTER_ID,
     PERSISTENT_PATHS,
     BrokerIdZnode,
@@ -41,11 +42,13 @@ def ensure_paths(store: IMetadataStore) -> Deferred[None]:
 
     async def run() -> None:
         # All at once: they are served in order, parents first, and share a commit.
+        failures: list[Failure] = []
         for made in [store.create(path) for path in PERSISTENT_PATHS]:
-            try:
-                await made
-            except NodeExists:
-                pass
+            made.addErrback(failures.append)
+        await store.sync()
+        for failure in failures:
+            if not failure.check(NodeExists):
+                failure.raiseException()
 
     return Deferred.fromCoroutine(run())
 
@@ -67,6 +70,60 @@ def ensure_cluster_id(store: IMetadataStore, new_uuid: Callable[[], UUID]) -> De
                 pass  # Another broker was first; read what it made.
 
     return Deferred.fromCoroutine(run())
+
+
+def ensure_cluster(store: IMetadataStore, new_uuid: Callable[[], UUID]) -> Deferred[str]:
+    """Make what is missing, however often the connection breaks meanwhile; fires with the cluster's id."""
+
+    async def run() -> str:
+        while True:
+            try:
+                await ensure_paths(store)
+                return await ensure_cluster_id(store, new_uuid)
+            except (ConnectionLost, SessionLost):
+                await _connected_again(store)
+
+    return Deferred.fromCoroutine(run())
+
+
+def refuse_other_brokers(store: IMetadataStore, broker_id: int) -> Deferred[None]:
+    """
+    Make sure that nobody else is registered: this release has nothing for brokers to tell each other.
+
+    :raise ConfigError: another broker is.
+    """
+
+    async def run() -> None:
+        while True:
+            try:
+                others = sorted(set(await store.children(BROKER_IDS)) - {str(broker_id)})
+                break
+            except (ConnectionLost, SessionLost):
+                await _connected_again(store)
+        if others:
+            raise ConfigError(
+                f"zookeeper.connect: broker {', '.join(others)} is registered there, and this version runs one broker "
+                "to a cluster: stop it, or give this broker a chroot of its own"
+            )
+
+    return Deferred.fromCoroutine(run())
+
+
+async def _connected_again(store: IMetadataStore) -> None:
+    """
+    Returns once the store is connected.
+
+    :raise SessionLost: it was closed.
+    """
+    while store.state is not SessionState.CONNECTED:
+        if store.state is SessionState.CLOSED:
+            raise SessionLost("the metadata store is closed")
+        changed: Deferred[None] = Deferred()
+        unsubscribe = store.subscribe(lambda _, changed=changed: changed.called or changed.callback(None))  # type: ignore[misc]
+        try:
+            await changed
+        finally:
+            unsubscribe()
 
 
 @define(eq=False)

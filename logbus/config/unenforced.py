@@ -15,7 +15,13 @@ from logbus.errors import ConfigError
 
 _PREFIXES = ("sasl.", "ssl.", "connections.max.reauth.")
 _KEYS: frozenset[Key[Any]] = frozenset(
-    {keys.AUTHORIZER_CLASS_NAME, keys.SUPER_USERS, keys.SECURITY_INTER_BROKER_PROTOCOL}
+    {
+        keys.AUTHORIZER_CLASS_NAME,
+        keys.SUPER_USERS,
+        keys.SECURITY_INTER_BROKER_PROTOCOL,
+        keys.ZOOKEEPER_SET_ACL,
+        keys.ZOOKEEPER_SSL_CLIENT_ENABLE,
+    }
 )
 
 

@@ -162,11 +162,17 @@ class ZooKeeper:
 
     def freeze(self, server: int | None = None) -> None:
         """Have one server, or all, answer nothing, with their connections open, until :meth:`thaw`."""
-        self._signal(server, signal.SIGSTOP)
+        for one in self._chosen(server):
+            if one.process is not None:
+                one.process.send_signal(signal.SIGSTOP)
+                # Its threads run on for a moment.
+                os.waitid(os.P_PID, one.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self, server: int | None = None) -> None:
         """End a :meth:`freeze`."""
-        self._signal(server, signal.SIGCONT)
+        for one in self._chosen(server):
+            if one.process is not None:
+                one.process.send_signal(signal.SIGCONT)
 
     @property
     def leader(self) -> int:
@@ -189,11 +195,11 @@ class ZooKeeper:
         server = self._servers[self.leader]
         with closing(socket.create_connection((server.host, server.port), timeout=self.timeout)) as connection:
             connect = struct.pack(">iqiqi16s?", 0, 0, 10_000, session_id, len(password), password, False)
-            _send(connection, connect)
+            # Both at once: whose session it is will be back soon to take it over again.
+            connection.sendall(_framed(connect) + _framed(struct.pack(">ii", 1, _CLOSE_SESSION)))
             timeout_ms = struct.unpack_from(">i", _receive(connection), 4)[0]
             if timeout_ms <= 0:
                 raise ZooKeeperFailed(f"there is no session {session_id:#x}")
-            _send(connection, struct.pack(">ii", 1, _CLOSE_SESSION))
             _receive(connection)
 
     def close(self) -> None:
@@ -228,11 +234,6 @@ class ZooKeeper:
     def _chosen(self, server: int | None) -> list[_Server]:
         return self._servers if server is None else [self._servers[server]]
 
-    def _signal(self, server: int | None, which: signal.Signals) -> None:
-        for one in self._chosen(server):
-            if one.process is not None:
-                one.process.send_signal(which)
-
     def __enter__(self) -> ZooKeeper:
         try:
             return self.start()
@@ -259,8 +260,8 @@ def _free_port(held: ExitStack, host: str) -> int:
     return port
 
 
-def _send(connection: socket.socket, message: bytes) -> None:
-    connection.sendall(struct.pack(">i", len(message)) + message)
+def _framed(message: bytes) -> bytes:
+    return struct.pack(">i", len(message)) + message
 
 
 def _receive(connection: socket.socket) -> bytes:

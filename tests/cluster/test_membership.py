@@ -8,8 +8,15 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cluster.membership import Membership, ensure_cluster_id, ensure_paths
-from logbus.errors import ApiError, ErrorCode
+from logbus.cluster.membership import (
+    Membership,
+    ensure_cluster,
+    ensure_cluster_id,
+    ensure_paths,
+    refuse_other_brokers,
+)
+from logbus.errors import ApiError, ConfigError, ErrorCode
+from logbus.metastore.imetastore import SessionLost
 from logbus.metastore.memory import MemoryEnsemble, MemoryStore
 from logbus.metastore.znodes import BrokerIdZnode, Registration
 from logbus.model import Endpoint
@@ -138,3 +145,62 @@ class MembershipTests(SynchronousTestCase):
         before = self.ensemble.tree.exists("/brokers/ids")
         self.successResultOf(ensure_paths(self.other))
         self.assertEqual(self.ensemble.tree.exists("/brokers/ids"), before)
+
+
+class BrokenConnections(SynchronousTestCase):
+    """A start during which the connection to the store breaks, after each number of requests in turn."""
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.ensemble = MemoryEnsemble(self.clock.seconds, self.clock, 1.0)
+        self.store = self.ensemble.client()
+        self.successResultOf(self.store.open())
+
+    def rest(self) -> None:
+        while self.clock.getDelayedCalls():
+            self.clock.advance(1)
+
+    def test_it_goes_on(self) -> None:
+        """Nodes and the cluster's id are made, whenever the connection broke, applied or not, and by whomever."""
+        for applied in (False, True):
+            for after in range(6):
+                self.setUp()
+                found = ensure_cluster(self.store, lambda: UUID(int=7))
+                for _ in range(after):
+                    self.clock.advance(1)
+                self.store.suspend(applied=applied)
+                self.rest()
+                if after < 4:
+                    self.assertNoResult(found)
+                self.store.resume()
+                self.rest()
+                self.assertEqual(self.successResultOf(found), "AAAAAAAAAAAAAAAAAAAABw")
+                self.assertIn("/brokers/ids", self.ensemble.tree.nodes)
+
+    def test_it_ends(self) -> None:
+        """Who waits for a store that is closed does not wait for good."""
+        found = ensure_cluster(self.store, lambda: UUID(int=7))
+        self.store.suspend()
+        self.store.close()
+        self.failureResultOf(found, SessionLost)
+
+    def test_alone(self) -> None:
+        """Nobody else is registered: not even one who was here before the connection broke is missed."""
+        found = ensure_cluster(self.store, lambda: UUID(int=7))
+        self.rest()
+        self.successResultOf(found)
+        for names, expected in (("", None), ("4", None), ("4 11", "broker 11 is"), ("5 6", "broker 5, 6 is")):
+            for name in names.split():
+                self.store.create(f"/brokers/ids/{name}", ephemeral=True)
+            self.rest()
+            alone = refuse_other_brokers(self.store, 4)
+            self.store.suspend()
+            self.store.resume()
+            self.rest()
+            if expected is None:
+                self.successResultOf(alone)
+            else:
+                self.assertIn(expected, str(self.failureResultOf(alone, ConfigError).value))
+            for name in names.split():
+                self.store.delete(f"/brokers/ids/{name}")
+            self.rest()

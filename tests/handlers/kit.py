@@ -140,7 +140,7 @@ class MemoryBroker:
         }
         with (
             patch("logbus.broker.disks_at", lambda *_: list(self.disks)),
-            patch("logbus.broker.EmbeddedStore", lambda *_: self._store()),
+            patch("logbus.broker.metadata_store", lambda *_: self._store()),
         ):
             self.broker = Broker(
                 self.reactor,

@@ -7,6 +7,7 @@ import time
 from typing import Any
 from unittest.mock import patch
 
+from kazoo.exceptions import ConnectionDropped
 from twisted.logger import globalLogPublisher
 
 from logbus.metastore.imetastore import (
@@ -142,14 +143,16 @@ class OutageTests(LoggedTestCase):
         credentials = store.credentials
         assert credentials is not None
         self.successResultOf(store.create("/e", b"", ephemeral=True))
-        own.kill()
-        self.is_in(store, SessionState.SUSPENDED)
-        own.start()
-        # Whoever comes first: this, or kazoo with its session.
-        own.expire(*credentials)
+        cut_off = patch.object(store._link._client._connection, "_connect", side_effect=ConnectionDropped("cut off"))
+        with cut_off:
+            own.kill()
+            self.is_in(store, SessionState.SUSPENDED)
+            own.start()
+            own.expire(*credentials)
+            self.assertEqual(states, [SessionState.SUSPENDED])
         self.wait_until(lambda: store.generation == 2)
         self.is_in(store, SessionState.CONNECTED)
-        self.assertEqual(states[-2:], [SessionState.LOST, SessionState.CONNECTED])
+        self.assertEqual(states, [SessionState.SUSPENDED, SessionState.LOST, SessionState.CONNECTED])
         self.assertIsNone(self.successResultOf(store.exists("/e")))
 
     def test_the_client_fails(self) -> None:

@@ -68,12 +68,12 @@ ZOOKEEPER_SESSION_TIMEOUT_MS = int32(
 ZOOKEEPER_CONNECTION_TIMEOUT_MS = int32(
     "zookeeper.connection.timeout.ms",
     18_000,
-    "Milliseconds to wait for the first connection to ZooKeeper.",
+    "Milliseconds without a connection to ZooKeeper after which the log says so again; a broker goes on waiting.",
     at_least=1,
     fallbacks=(same(ZOOKEEPER_SESSION_TIMEOUT_MS),),
 )
 ZOOKEEPER_MAX_IN_FLIGHT_REQUESTS = int32(
-    "zookeeper.max.in.flight.requests", 10, "Most requests to ZooKeeper that await an answer at a time.", at_least=1
+    "zookeeper.max.in.flight.requests", 200, "Most requests to ZooKeeper that await an answer at a time.", at_least=1
 )
 ZOOKEEPER_SET_ACL = boolean(
     "zookeeper.set.acl", False, "Whether the nodes a broker makes in ZooKeeper are writable by the broker's user only."
