@@ -93,6 +93,15 @@ class ConsumerProtocolTests(GroupCase):
         self.pass_time(60)
         self.assertEqual((self.members("hasty"), self.members("patient")), (0, 0))
 
+    def test_silence_before_a_long_timeout(self) -> None:
+        """A member that may take 24 days to give up a partition, and is not heard of, keeps no timer."""
+        self.assertEqual(self.beat(member_id="a", rebalance_timeout_ms=2**31 - 1).error_code, 0)
+        self.assertEqual(self.beat(member_id="b").error_code, 0)
+        self.assertEqual(self.beat(member_id="a", epoch=1).member_epoch, 1, "it is to give up a partition")
+        self.pass_time(50)
+        self.assertEqual(self.members(), 0)
+        self.assertEqual(len(self.server.broker.group_coordinator._timers), 0)
+
     def test_huge_subscriptions(self) -> None:
         """What one record cannot hold is refused, and leaves no group; more than a request may name hangs up."""
         answer = self.beat(subscribed_topic_names=[f"a-topic-of-some-length-{n}" for n in range(60_000)])

@@ -7,7 +7,7 @@ all is found out when the earliest that was ever set is reached.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 from attrs import define, field
 
@@ -41,6 +41,14 @@ class Deadlines:
     def done(self, member_id: str) -> None:
         """A member did what it was asked, or need not any more."""
         self._tasks.pop(member_id, None)
+
+    def forget(self, member_ids: Iterable[str]) -> None:
+        """Members are gone for good; once all are, nothing is to be waited for."""
+        for member_id in member_ids:
+            self._sessions.pop(member_id, None)
+            self._tasks.pop(member_id, None)
+        if not self._sessions and not self._tasks:
+            self.next = None
 
     def due(self, now: float, members: Container[str]) -> dict[str, str]:
         """

@@ -358,6 +358,7 @@ class ConsumerGroup:
         with self.changing() as changes:
             self.remove(now, late)
         if self.save(changes, refusals.append):
+            self.deadlines.forget(late)
             return
         too_large = refusals[0] is not None and refusals[0].code is ErrorCode.UNKNOWN_SERVER_ERROR
         if too_large and len(late) > 1:
