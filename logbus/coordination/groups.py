@@ -47,6 +47,9 @@ OFFSETS_TOPIC = "__consumer_offsets"
 MAX_CLIENT_ID = 1000
 """How much of a client's name goes into the ids of its members: a record holds 32 kB of text, and Kafka all of it."""
 
+COMPLAINT_SECONDS = 60.0
+"""How often the log says that there are too many groups."""
+
 
 @implementer(ILeadershipListener)
 @define(eq=False)
@@ -70,6 +73,7 @@ class GroupCoordinator:
     topics: MetadataTopics = field(init=False)
     _timers: Timers = field(init=False)
     _stopped: bool = field(default=False, init=False)
+    _complain_at: float = field(default=0.0, init=False)
     _log = Logger()
 
     @_timers.default
@@ -188,7 +192,7 @@ class GroupCoordinator:
 
         A consumer group without members makes way for a classic one.
 
-        :raise ApiError: see :meth:`.StateLog.append`.
+        :raise ApiError: see :meth:`.StateLog.append` and :meth:`check_room`.
         """
         group = shard.groups.get(group_id)
         if isinstance(group, ConsumerGroup) and group.is_empty:
@@ -196,8 +200,27 @@ class GroupCoordinator:
             self.forget(shard, group)
             group = None
         if group is None:
+            self.check_room()
             group = shard.groups[group_id] = self.classic(shard, group_id)
         return group
+
+    def check_room(self) -> None:
+        """
+        Refuse one more group: names cost nothing, and a client could think of any number of them.
+
+        :raise ApiError: COORDINATOR_NOT_AVAILABLE: there are as many as there may be; others may go.
+        """
+        count = sum(len(shard.groups) for shard in self.shards.values())
+        most = self.config.get(keys.GROUP_MAX_COUNT)
+        if count < most:
+            return
+        now = self.clock.seconds()
+        if now >= self._complain_at:
+            self._complain_at = now + COMPLAINT_SECONDS
+            self._log.warn(
+                "new groups are refused: there are {count}, and group.max.count is {most}", count=count, most=most
+            )
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there are {count} groups; group.max.count is {most}")
 
     def touched(self, shard: Shard, group: Group) -> None:
         """A group had some input: see to it when it is due, and forget it if there is nothing to remember."""

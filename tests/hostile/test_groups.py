@@ -14,6 +14,7 @@ from logbus.wire.messages.offsets import (
     OffsetFetchRequestTopics,
 )
 from tests.handlers.groupkit import GroupCase, commit, fetch_committed
+from tests.hostile.logs import logged
 
 T0 = ("t", 0)
 
@@ -190,3 +191,35 @@ class OffsetTests(GroupCase):
         )
         (topic,) = self.client.ask(old, 7).topics
         self.assertEqual(len(topic.partitions), 1)
+
+
+class ManyGroupsTests(GroupCase):
+    """Clients that think of a new group with each request."""
+
+    config = {**GroupCase.config, "group.max.count": "20"}
+
+    def test_room(self) -> None:
+        """There are so many groups, whoever makes them; those that are there go on, and others when there is room."""
+        self.assertEqual(commit(self.client, {T0: 1}, "honest"), {T0: 0})
+        with logged() as lines:
+            for n in range(40):
+                member = self.member(f"g{n}")
+                member.send_join()
+                code = ErrorCode.MEMBER_ID_REQUIRED if n < 19 else ErrorCode.COORDINATOR_NOT_AVAILABLE
+                self.assertEqual(member.joined().error_code, code, n)
+            full = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            self.assertEqual(commit(self.client, {T0: 1}, "more"), {T0: full})
+            beat = ConsumerGroupHeartbeatRequest(
+                group_id="more",
+                member_id="m",
+                member_epoch=0,
+                rebalance_timeout_ms=1,
+                subscribed_topic_names=["t"],
+                topic_partitions=[],
+            )
+            self.assertEqual(self.client.ask(beat, 1).error_code, full)
+        self.assertEqual(len([line for line in lines if "group.max.count" in line]), 1)
+        self.assertEqual(commit(self.client, {T0: 2}, "honest"), {T0: 0})
+        self.server.reactor.advance(11)
+        self.assertEqual(self.client.ask(beat, 1).error_code, 0)
+        self.assertEqual(len(self.server.broker.group_coordinator.groups()), 2)

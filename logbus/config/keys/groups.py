@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from logbus.config.keys.declare import choice, int16, int32, int64, texts
-from logbus.config.kinds import INT_MAX
 
 GROUP_MIN_SESSION_TIMEOUT_MS = int32(
     "group.min.session.timeout.ms", 6000, "Shortest session timeout a member may ask for, in milliseconds.", at_least=1
@@ -21,6 +20,12 @@ GROUP_INITIAL_REBALANCE_DELAY_MS = int32(
     at_least=0,
 )
 GROUP_MAX_SIZE = int32("group.max.size", 5000, "Most members of one group.", at_least=1)
+GROUP_MAX_COUNT = int32(
+    "group.max.count",
+    100_000,
+    "Most groups that a broker coordinates; no more are made then, by whoever asks. Each takes about 4 kB of memory.",
+    at_least=1,
+)
 
 GROUP_COORDINATOR_REBALANCE_PROTOCOLS = texts(
     "group.coordinator.rebalance.protocols",
@@ -54,7 +59,7 @@ GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS = int32(
     "group.consumer.max.heartbeat.interval.ms", 15_000, "Longest such heartbeat interval of any group.", at_least=1
 )
 GROUP_CONSUMER_MAX_SIZE = int32(
-    "group.consumer.max.size", INT_MAX, "Most members of one group of the ``consumer`` protocol.", at_least=1
+    "group.consumer.max.size", 5000, "Most members of one group of the ``consumer`` protocol.", at_least=1
 )
 GROUP_CONSUMER_MIGRATION_POLICY = choice(
     "group.consumer.migration.policy",
