@@ -241,8 +241,8 @@ class Broker(OrderedService):
 
     def _join(self) -> Deferred[None]:
         async def joined() -> None:
-            await self.membership.register()
             try:
+                await self.membership.register()
                 # Again: another may have come since.
                 await refuse_other_brokers(self.store, self.broker_id)
             except BaseException:

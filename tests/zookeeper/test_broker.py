@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -255,18 +256,43 @@ def test_stopped_in_an_outage(own: ZooKeeper) -> None:
         assert consume(broker, "orders", 1) == [b"x"]
 
 
+def test_stopped_while_its_former_life_lasts(zookeeper: ZooKeeper, tmp_path: Path) -> None:
+    """SIGTERM ends a broker that waits for its own registration to expire."""
+    connect = f"{zookeeper.connect}/former"
+    with a_broker(zookeeper, "/former", in_process=False, session_timeout_ms=30_000) as broker:
+        broker.kill()
+        process = started(connect, broker.data_dir, tmp_path, "is registered by another session")
+        before = time.monotonic()
+        assert "Traceback" not in terminated(process)
+        assert time.monotonic() - before < 10
+
+
 def test_stopped_while_waiting(tmp_path: Path) -> None:
     """A broker that finds no ZooKeeper waits and says for what; SIGTERM ends it."""
+    process = started(
+        "127.0.0.1:1/x", tmp_path / "data", tmp_path, "waiting for ZooKeeper at 127.0.0.1:1/x, which does"
+    )
+    assert "Traceback" not in terminated(process)
+
+
+def started(connect: str, data_dir: Path, cwd: Path, words: str) -> subprocess.Popen[str]:
+    """A broker that has said these words, and is not ready."""
     command = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()", "-n", "--pidfile=", "logbus"]
-    command += ["--zookeeper", "127.0.0.1:1/x", "--data-dir", str(tmp_path / "data")]
-    command += ["--listen", "kafka:tcp:0:interface=127.0.0.1"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path)
+    command += ["--zookeeper", connect, "--data-dir", str(data_dir), "--listen", "kafka:tcp:0:interface=127.0.0.1"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=cwd)
     assert process.stdout is not None
     for line in process.stdout:
-        if "waiting for ZooKeeper at 127.0.0.1:1/x, which does not answer" in line:
+        assert "ready" not in line
+        if words in line:
             break
+    return process
+
+
+def terminated(process: subprocess.Popen[str]) -> str:
+    """What a broker says from SIGTERM to its end."""
     process.terminate()
+    assert process.stdout is not None
     rest = process.stdout.read()
     process.stdout.close()
-    assert process.wait(SECONDS) in (0, -15), rest
-    assert "Traceback" not in rest
+    assert process.wait(SECONDS) in (0, -signal.SIGTERM), rest
+    return rest
