@@ -95,9 +95,12 @@ def downgraded(group: ConsumerGroup, now_ms: int) -> tuple[list[Change], GroupMe
     classics = [(member, member.classic) for member in ledger.members.values() if member.classic is not None]
     names = [name for name, _ in classics[0][1].protocols]
     protocol = next((n for n in names if all(n in dict(classic.protocols) for _, classic in classics)), names[0])
+    # The last member to go has made the group's epoch grow, but nobody was moved to it: members are in that of their
+    # targets, and may commit in it until they join again.
+    generation = ledger.target_epoch or ledger.epoch or 0
     value = GroupMetadataValue(
         protocol_type=CONSUMER,
-        generation=ledger.epoch or 0,
+        generation=generation,
         protocol=protocol,
         leader=classics[0][0].member_id,
         current_state_timestamp=now_ms,
