@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from attrs import define, field
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredList
 from twisted.logger import Logger
 
 from logbus.errors import ApiError, ConfigError, StorageError
@@ -250,6 +250,10 @@ class LogDirectory:
             raise bug
 
     async def _close_logs(self) -> None:
+        # All are told first: several logs are synced at a time, while write-backs come one after the other. Of those
+        # that fail the disk knows.
+        unsynced = [log for log in self.logs.values() if log.flushed_end_offset < log.log_end_offset]
+        await DeferredList([log.flush() for log in unsynced], consumeErrors=True)
         entries = {}
         for log in self.logs.values():
             if log.is_active or log.flushed_end_offset < log.log_end_offset:
