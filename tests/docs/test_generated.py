@@ -65,6 +65,7 @@ CLIENT_KEYS = {
     "auto.offset.reset",
     "batch.size",
     "group.id",
+    "group.version",
     "group.instance.id",
     "group.protocol",
     "group.remote.assignor",
