@@ -18,6 +18,7 @@ from logbus.coordination.consumer.migration import upgrade
 from logbus.coordination.group import ClassicGroup
 from logbus.coordination.groups import GroupCoordinator
 from logbus.coordination.igroup import Change
+from logbus.coordination.news import named, tell
 from logbus.coordination.settings import migration_policy
 from logbus.coordination.shard import Shard
 from logbus.errors import ApiError, ErrorCode
@@ -57,8 +58,9 @@ class Consumers:
         if former is not group:
             if former is not None:
                 coordinator.forget(shard, former)
-                self._log.info("group {group!r} speaks the consumer protocol from now on", group=group_id)
+                self._log.info("group {group} speaks the consumer protocol from now on", group=named(group_id))
             shard.groups[group_id] = group
+        tell(group_id, changes, group)
         coordinator.touched(shard, group)
         return durable.addCallback(lambda _: result)
 

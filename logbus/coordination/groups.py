@@ -30,6 +30,7 @@ from logbus.coordination.consumer.migration import downgraded
 from logbus.coordination.group import ClassicGroup
 from logbus.coordination.igroup import Change, Group
 from logbus.coordination.loading import CoordinatorMetrics, load
+from logbus.coordination.news import named, tell
 from logbus.coordination.offsets import CommittedOffset
 from logbus.coordination.placement import partition_for
 from logbus.coordination.settings import classic_settings, consumer_settings, migration_policy
@@ -198,6 +199,7 @@ class GroupCoordinator:
         if isinstance(group, ConsumerGroup) and group.is_empty:
             self._append(shard, group_id, group.tombstones(), lambda error: None)
             self.forget(shard, group)
+            self._log.info("group {group} speaks the classic protocol from now on", group=named(group_id))
             group = None
         if group is None:
             self.check_room()
@@ -257,7 +259,7 @@ class GroupCoordinator:
             return False  # It is tried again when the group is next touched.
         self.forget(shard, group)
         classic = shard.groups[group_id] = self.restored(shard, group_id, value)
-        self._log.info("group {group!r} speaks the classic protocol from now on", group=group_id)
+        self._log.info("group {group} speaks the classic protocol from now on", group=named(group_id))
         classic.rebalance(self.clock.seconds())
         self.touched(shard, classic)
         return True
@@ -291,6 +293,7 @@ class GroupCoordinator:
         :raise ApiError: they were not written, and ``done`` will not be called.
         """
         durable = shard.save(changes)
+        tell(group_id, changes, shard.groups.get(group_id))
         if durable.called:
             # Within the call: whoever gave the group its input goes on to touched().
             durable.addCallbacks(lambda _: done(None), lambda failure: done(_error_of(failure)))
@@ -303,7 +306,7 @@ class GroupCoordinator:
                 self.touched(shard, group)
 
         durable.addCallbacks(lambda _: settled(None), lambda failure: settled(_error_of(failure)))
-        durable.addErrback(lambda failure: self._log.failure("group {group!r} failed", failure, group=group_id))
+        durable.addErrback(lambda failure: self._log.failure("group {group} failed", failure, group=named(group_id)))
 
     def _unique(self) -> str:
         return str(UUID(int=self._random.getrandbits(128), version=4))
@@ -354,7 +357,7 @@ class GroupCoordinator:
             try:
                 group.resign()
             except Exception:
-                self._log.failure("group {group!r} cannot be given up in order", group=group.group_id)
+                self._log.failure("group {group} cannot be given up in order", group=named(group.group_id))
 
     def _has(self, shard: Shard) -> bool:
         return self.shards.get(shard.number) is shard

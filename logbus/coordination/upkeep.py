@@ -18,6 +18,7 @@ from logbus.config import keys
 from logbus.coordination.groups import GroupCoordinator
 from logbus.coordination.igroup import Change, Group
 from logbus.coordination.loading import GROUPS_A_TURN
+from logbus.coordination.news import named
 from logbus.coordination.shard import Shard
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
@@ -57,6 +58,7 @@ class Upkeep:
     async def expire(self) -> None:
         """Forget what is too old, with turns for the reactor in between."""
         left = GROUPS_A_TURN
+        gone = 0
         before = self.coordinator.metrics.expired
         for shard in list(self.coordinator.active_shards()):
             for group_id in list(shard.groups):
@@ -66,11 +68,13 @@ class Upkeep:
                 if group is None:
                     continue
                 try:
-                    self._expire(shard, group)
+                    gone += self._expire(shard, group)
                 except ApiError as error:
                     # It would be so for all others here: the next round tries again.
                     self._log.warn(
-                        "offsets of group {group!r} cannot be expired: {error}", group=group_id, error=error.message
+                        "offsets of group {group} cannot be expired: {error}",
+                        group=named(group_id),
+                        error=error.message,
                     )
                     break
                 left -= 1 + len(shard.offsets.get(group_id, ())) // OFFSETS_A_GROUP
@@ -78,13 +82,18 @@ class Upkeep:
                     await deferLater(self.coordinator.clock, 0)
                     left = GROUPS_A_TURN
         expired = self.coordinator.metrics.expired - before
-        if expired:
-            self._log.info("{count} committed offsets were too old and are forgotten", count=expired)
+        if expired or gone:
+            self._log.info(
+                "{count} committed offsets were too old and are forgotten, and {groups} groups without any",
+                count=expired,
+                groups=gone,
+            )
 
-    def _expire(self, shard: Shard, group: Group) -> None:
+    def _expire(self, shard: Shard, group: Group) -> bool:
         """
         Forget what is too old of one group, and the group if nothing is left.
 
+        :return: whether nothing was left.
         :raise ApiError: not everything could be forgotten.
         """
         coordinator = self.coordinator
@@ -100,10 +109,11 @@ class Upkeep:
         if over:
             changes += group.tombstones()
         if changes:
-            self._watch(group_id, shard.save_all(changes))
+            self._watch(f"group {named(group_id)}", shard.save_all(changes))
             coordinator.metrics.expired += expired
         if over:
             coordinator.forget(shard, group)
+        return over
 
     def forget_topics(self, topics: Sequence[str]) -> None:
         """Topics were deleted: nobody can read on where they were. For :meth:`.ClusterMetadata.when_removed`."""
@@ -139,7 +149,7 @@ class Upkeep:
     def _watch(self, what: str, durable: Deferred[None]) -> None:
         def failed(failure: Failure) -> None:
             self._log.warn(
-                "what was forgotten of {what!r} may come back: {error}", what=what, error=failure.getErrorMessage()
+                "what was forgotten of {what} may come back: {error}", what=what, error=failure.getErrorMessage()
             )
 
         durable.addErrback(failed)
@@ -161,7 +171,7 @@ class Upkeep:
         changes = [*(() if offsets is None else offsets.tombstones()), *group.tombstones()]
         durable = shard.save_all(changes)
         self.coordinator.forget(shard, group)
-        self._log.info("group {group!r} was deleted", group=group_id)
+        self._log.info("group {group} was deleted", group=named(group_id))
         await durable
 
     async def delete_offsets(
