@@ -12,7 +12,7 @@ from uuid import UUID
 from attrs import frozen
 
 from logbus.admin.lags import Lag, Lags
-from logbus.admin.members import assignor_of, member_count, members_of
+from logbus.admin.members import assignor_of, members_of
 from logbus.admin.pieces import streamed
 from logbus.admin.problems import Refused
 from logbus.admin.routing import Answer, Call, route
@@ -180,7 +180,7 @@ def _summary(group: Group, offsets: Mapping[TopicPartition, CommittedOffset], la
         "type": group.group_type.value,
         "protocol_type": group.protocol_type,
         "state": group.state_name,
-        "members": member_count(group),
+        "members": group.size,
         "partitions": len(offsets),
         "lag": lag.sum if lag.known or not offsets else None,
     }

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from logbus.admin.members import member_count
 from logbus.metrics import Family, Sample
 from logbus.model import TopicPartition
 
@@ -98,7 +97,7 @@ class Lags:
 
     def _members(self, name: str) -> Iterator[Sample | None]:
         for group, _ in self.groups():
-            yield Sample(name, (("group", group.group_id),), member_count(group))
+            yield Sample(name, (("group", group.group_id),), group.size)
 
     def _lags(self, name: str, which: str) -> Iterator[Sample | None]:
         for group, offsets in self.groups():

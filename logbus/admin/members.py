@@ -20,11 +20,6 @@ TopicName = Callable[[bytes], str | None]
 """The name of the topic with an id; None: it is gone."""
 
 
-def member_count(group: Group) -> int:
-    """How many members a group has."""
-    return len(group.describe().members) if isinstance(group, (ClassicGroup, ConsumerGroup)) else 0
-
-
 def assignor_of(group: Group) -> str:
     """How partitions are assigned in a group; empty while nothing is agreed on."""
     if isinstance(group, ClassicGroup):

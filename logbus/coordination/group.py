@@ -129,6 +129,11 @@ class ClassicGroup:
         return self._rebalance.generation
 
     @property
+    def size(self) -> int:
+        """How many members it has."""
+        return len(self._members)
+
+    @property
     def is_empty(self) -> bool:
         """Whether it has no members."""
         return self.state is GroupState.EMPTY

@@ -248,8 +248,7 @@ class GroupCoordinator:
 
     def _downgrade(self, shard: Shard, group: ConsumerGroup) -> bool:
         """Let a group whose members all speak the classic protocol be a classic one, if it may."""
-        size = len(group.ledger.members)
-        if not migration_policy(self.config).down or size > self.config.get(keys.GROUP_MAX_SIZE):
+        if not migration_policy(self.config).down or group.size > self.config.get(keys.GROUP_MAX_SIZE):
             return False
         group_id = group.group_id
         changes, value = downgraded(group, self.wall_ms())

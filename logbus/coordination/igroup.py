@@ -44,6 +44,10 @@ class Group(Protocol):
         """Its state, as DescribeGroups spells it."""
 
     @property
+    def size(self) -> int:
+        """How many members it has."""
+
+    @property
     def is_empty(self) -> bool:
         """Whether it has no members."""
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from twisted.logger import Logger
 
-from logbus.coordination.consumer.group import ConsumerGroup
 from logbus.coordination.igroup import Change, Group
 from logbus.wire.messages.group_log import ConsumerGroupMetadataValue, GroupMetadataValue
 
@@ -34,8 +33,8 @@ def tell(group_id: str, changes: Sequence[Change], group: Group | None) -> None:
         if isinstance(value, GroupMetadataValue):
             _tell(group_id, "generation", value.generation, len(value.members))
             return
-        if isinstance(value, ConsumerGroupMetadataValue) and isinstance(group, ConsumerGroup):
-            _tell(group_id, "epoch", value.epoch, len(group.ledger.members))
+        if isinstance(value, ConsumerGroupMetadataValue) and group is not None:
+            _tell(group_id, "epoch", value.epoch, group.size)
             return
 
 

@@ -67,7 +67,7 @@ class ViewTests(SynchronousTestCase):
         """The coordinator needs no more than this of any group."""
         group: Group = Bench().group
         self.assertEqual((group.group_id, group.group_type, group.protocol_type), ("g", GroupType.CLASSIC, ""))
-        self.assertEqual((group.state_name, group.is_empty, group.is_dead), ("Empty", True, True))
+        self.assertEqual((group.state_name, group.size, group.is_empty, group.is_dead), ("Empty", 0, True, True))
         self.assertEqual((group.tombstones(), group.empty_since_ms, group.deadline), ([], None, None))
 
     def test_description(self) -> None:

@@ -50,26 +50,23 @@ class Deadlines:
         if not self._sessions and not self._tasks:
             self.next = None
 
-    def due(self, now: float, members: Container[str]) -> dict[str, str]:
+    def due(self, now: float, members: Container[str]) -> list[str]:
         """
-        The members that are late, with the reason; who is no member any more is forgotten.
+        The members that are late, each once; who is no member any more is forgotten.
 
         They must be removed, or given more time: nothing else brings them up again in time.
         """
-        late: dict[str, str] = {}
+        late: dict[str, None] = {}
         self.next = None
-        for deadlines, reason in (
-            (self._tasks, "did not give up partitions, or rejoin, in time"),
-            (self._sessions, "was not heard of in time"),
-        ):
+        for deadlines in (self._tasks, self._sessions):
             for member_id in [member_id for member_id in deadlines if member_id not in members]:
                 del deadlines[member_id]
             for member_id, until in deadlines.items():
                 if until <= now:
-                    late[member_id] = reason
+                    late[member_id] = None
                 else:
                     self._earliest(until)
-        return late
+        return list(late)
 
     def _earliest(self, until: float) -> None:
         if self.next is None or until < self.next:

@@ -114,6 +114,11 @@ class ConsumerGroup:
         return "consumer"
 
     @property
+    def size(self) -> int:
+        """How many members it has."""
+        return len(self.ledger.members)
+
+    @property
     def is_empty(self) -> bool:
         """Whether it has no members."""
         return not self.ledger.members
@@ -348,7 +353,7 @@ class ConsumerGroup:
 
     def expire(self, now: float) -> None:
         """Remove members that are late: what they held is given to others at these members' next heartbeats."""
-        late = list(self.deadlines.due(now, self.ledger.members))
+        late = self.deadlines.due(now, self.ledger.members)
         if late:
             self._expel(now, late)
 

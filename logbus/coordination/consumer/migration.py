@@ -51,7 +51,7 @@ def upgrade(now: float, classic: ClassicGroup, group: ConsumerGroup) -> list[Cha
     """
     ledger = group.ledger
     ledger.begin()
-    if classic.protocol_type != CONSUMER or len(classic.members) > group.settings.max_size:
+    if classic.protocol_type != CONSUMER or classic.size > group.settings.max_size:
         raise _refused(classic, "it is not one of consumers, or has too many members")
     ledger.set_epoch(classic.generation)
     for one in classic.members:
