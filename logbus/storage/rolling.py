@@ -64,7 +64,7 @@ class Rolling:
         else:
             age = now_ms - segment.created_ms
         return (
-            segment.size + header.length + 12 > config.segment_bytes
+            segment.size + header.size > config.segment_bytes
             or age > self._roll_ms(config)
             or (segment.offsets.count + 1) * OFFSET_ENTRY_SIZE > config.segment_index_bytes
             or (segment.times.count + 1) * TIME_ENTRY_SIZE > config.segment_index_bytes
