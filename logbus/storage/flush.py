@@ -23,6 +23,7 @@ from twisted.python.failure import Failure
 
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.storage import names
+from logbus.storage.checkpoints import encode_partition_metadata
 from logbus.storage.istorage import IDisk, IFile, Lane
 from logbus.storage.segment import Segment
 from logbus.storage.snapshots import encode_snapshot, snapshot_offsets, snapshot_path
@@ -238,6 +239,13 @@ class Durability:
             replaced.append((f"{log.directory}/{names.EPOCHS}", epochs.encode()))
             epochs.saved = True
             log.unsynced_directories.add(log.directory)
+        topic_id_saved = log.topic_id_saved
+        if not topic_id_saved and log.topic_id is not None:
+            # Without it the log would pass for that of a topic that is gone.
+            metadata = encode_partition_metadata(log.topic_id)
+            replaced.append((f"{log.directory}/{names.PARTITION_METADATA}", metadata))
+            log.topic_id_saved = True
+            log.unsynced_directories.add(log.directory)
         # A new log's own name comes last: it must not show before what is in it.
         directories = sorted(log.unsynced_directories, reverse=True)
         log.unsynced_directories.clear()
@@ -254,6 +262,7 @@ class Durability:
         def failed(failure: Failure) -> Failure:
             # An ApiError (no space for a small file) leaves the directory in use: the next commit tries them again.
             epochs.saved = epochs.saved and saved
+            log.topic_id_saved = log.topic_id_saved and topic_id_saved
             log.unsynced_directories.update(directories)
             return failure
 

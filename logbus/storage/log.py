@@ -89,6 +89,7 @@ class Log:
     One partition's log on one disk.
 
     :ivar topic_id: None if the log does not know.
+    :ivar topic_id_saved: it is known to be on stable storage, as it must be before anything in the log counts.
     :ivar directory: relative to the disk's; empty of segments until :meth:`create` or recovery.
     :ivar config: may be replaced at any time.
     :ivar segments: oldest first, at least one; the last is the active one.
@@ -115,6 +116,7 @@ class Log:
     jitter: random.Random = field(kw_only=True)
     owner: LogOwner = field(factory=Alone, kw_only=True)
     topic_id: uuid.UUID | None = field(default=None, kw_only=True)
+    topic_id_saved: bool = field(default=False, init=False)
     segments: tuple[Segment, ...] = field(default=(), init=False)
     unsynced_directories: set[str] = field(factory=set, init=False)
     log_start_offset: int = field(default=0, init=False)

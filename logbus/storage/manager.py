@@ -266,7 +266,7 @@ class LogManager:
                         ErrorCode.INCONSISTENT_TOPIC_ID,
                         f"the log of {partition} belongs to topic id {log.topic_id}, not to {topic_id}",
                     )
-                log.topic_id = topic_id
+                log.topic_id, log.topic_id_saved = topic_id, False
                 await log.disk.submit(Lane.BACKGROUND, _prepare, log.disk, log.directory, topic_id)
             return log
         try:
@@ -367,6 +367,7 @@ def _prepare(disk: IDisk, directory: str, topic_id: uuid.UUID | None) -> None:
     """Runs in a lane: a log's directory, and the topic's id in it."""
     disk.make_directory(directory)
     if topic_id is not None:
+        # Not synced: that comes with the first records, as there may be many new logs at a time.
         content = checkpoints.encode_partition_metadata(topic_id)
         disk.replace(f"{directory}/{names.PARTITION_METADATA}", content, False)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 from attrs import evolve
 from twisted.internet.defer import Deferred
@@ -25,6 +26,7 @@ from tests.storage.builders import PARTITION, a_manager, batch, data_of, read_al
 from tests.storage.memorydisk import Choice, Crashed, MemoryDisk
 
 CONFIG = TopicConfig(segment_bytes=400, index_interval_bytes=100, segment_ms=2**62)
+TOPIC_ID = UUID(int=5)
 SETTINGS = StorageSettings(write_back_bytes=500, max_open_files=3)
 
 
@@ -66,7 +68,7 @@ def one_log(story: Story) -> None:
     manager = story.manager()
     result(manager.open())
     manager.start_housekeeping()
-    log = result(manager.create(PARTITION))
+    log = result(manager.create(PARTITION, TOPIC_ID))
     for turn in range(12):
         story.append(log)
         if turn % 3 == 1:
@@ -127,6 +129,8 @@ class CrashTests(SynchronousTestCase):
         if log is None:
             self.assertEqual(story.synced, 0, what)
             return
+        if story.synced:
+            self.assertEqual(log.topic_id, TOPIC_ID, what)
         found = [value for _, value in read_all(log)]
         least = story.synced if story.truncated_at is None else min(story.synced, story.truncated_at)
         if keeps == "all" and story.truncated_at is None:
