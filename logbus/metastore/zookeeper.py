@@ -48,13 +48,10 @@ from logbus.metastore.tree import check_path
 
 IN_FLIGHT = 200
 """Requests that await an answer at a time; more wait their turn."""
-
 CLOSE_SECONDS = 5.0
 """How long a session is given to end; after that it expires by itself."""
-
 MAX_BYTES = 1_000_000
 """Of one transaction, a little less than what ZooKeeper takes by default."""
-
 AGAIN_SECONDS = 0.5
 FIRST_COMPLAINT_SECONDS = 1.0
 
@@ -314,9 +311,13 @@ class ZooKeeperStore(Session):
             return
 
         def failed(failure: Failure) -> None:
-            if failure.check(ConnectionLost, SessionLost) is None and self._opening is not None:
+            lost = failure.check(ConnectionLost, SessionLost) is not None
+            if not lost and self._opening is not None:
                 opening, self._opening = self._opening, None
                 opening.errback(failure)
+            elif not lost and self._closing is None:
+                self._log.error("{store} does not let us in: {reason}", store=self.path, reason=failure.value)
+                self._timer = self.reactor.callLater(self.complain_seconds, self.linked, link, session_id)
 
         Deferred.fromCoroutine(self._make_chroot(link)).addCallbacks(lambda _: self._enter(session_id), failed)
 
