@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from attrs import define, field
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.python.failure import Failure
 
 from logbus.errors import StorageError
@@ -77,6 +77,8 @@ class ReadAhead:
             self._read(file, position, 0, CHUNK).addErrback(lambda failure: failure.trap(StorageError))
 
     def _read(self, file: IFile, position: int, length: int, beyond: int) -> Deferred[None]:
+        if self._closed:
+            return fail(self._was_closed())
         done: Deferred[None] = Deferred(self._give_up)
         self._waiting[done] = (file, position, length, beyond)
         self._start()
@@ -108,4 +110,7 @@ class ReadAhead:
         self._closed = True
         waiting, self._waiting = self._waiting, {}
         for done in waiting:
-            done.errback(StorageError(f"log directory {self._disk.root} was closed"))
+            done.errback(self._was_closed())
+
+    def _was_closed(self) -> StorageError:
+        return StorageError(f"log directory {self._disk.root} was closed")

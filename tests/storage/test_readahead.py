@@ -162,12 +162,13 @@ class QueueTests(SynchronousTestCase):
 
     def test_closing(self) -> None:
         """
-        When the directory is closed no more reads begin; who waits for one is told.
+        When the directory is closed no more reads begin; who waits for one is told, and so is who comes later.
         """
         waits = [self.a_file(f"log{n}").read_ahead(0, CHUNK) for n in range(AT_A_TIME + 1)]
         self.disk.reads.close()
-        assert waits[-1] is not None
-        self.failureResultOf(waits[-1], StorageError)
+        for wait in (waits[-1], self.a_file("late").read_ahead(0, CHUNK)):
+            assert wait is not None
+            self.failureResultOf(wait, StorageError)
         self.disk.release(Lane.READ)
         self.assertEqual(len(self.disk.loads), AT_A_TIME)
 
