@@ -17,7 +17,7 @@ from logbus.coordination.consumer.partitions import TopicId
 from logbus.coordination.consumer.topics import TopicsView
 from logbus.errors import ApiError, ErrorCode
 
-MOST_EXPRESSIONS = 100
+MOST_EXPRESSIONS = 16
 """Different regular expressions of one group: when a topic comes or goes, each is matched with all names."""
 
 
