@@ -52,6 +52,9 @@ class Consumers:
         result, changes = group.heartbeat(coordinator.clock.seconds(), beat)
         try:
             durable = shard.save([*first, *changes])
+            if not changes and (result.assignment is not None or result.epoch != beat.epoch):
+                # It asks again, and what it is told may be what the lost answer would have said: not durable yet.
+                durable = shard.log.durable()
         except ApiError:
             group.undo()
             raise

@@ -111,6 +111,10 @@ class StateLog:
             self.replica.append(builder.build(), now_ms)
         except (ApiError, StorageError) as e:
             raise self._refusal(e, too_large) from e
+        return self.durable(too_large)
+
+    def durable(self, too_large: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> Deferred[None]:
+        """Fires when all that was appended so far is durable; fails as that of :meth:`append`."""
         try:
             durable = self.replica.durable()
         except (ApiError, StorageError) as e:
