@@ -109,7 +109,7 @@ class Choice:
         if self.mode == "keep":
             return dict(volatile)
         result = dict(durable)
-        for name in durable.keys() | volatile.keys():
+        for name in sorted(durable.keys() | volatile.keys()):
             if self.rng.random() < 0.5:
                 if name in volatile:
                     result[name] = volatile[name]

@@ -1,0 +1,295 @@
+"""
+Groups live through power cuts: nothing that a client was told is taken back.
+
+Clients of both protocols do as they like, syncs take their time, the cleaner cleans; then the machine stops, at any
+step of the disk, and a broker starts on what is left. ``LOGBUS_POWER_CUT_SEEDS`` in the environment runs more stories.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from random import Random
+from typing import Any
+
+from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import LogLevel, globalLogPublisher
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.wire.messages.consumer_groups import ConsumerGroupHeartbeatRequest
+from logbus.wire.messages.groups import FindCoordinatorRequest
+from tests.coordination.crowd import PARTITIONS, Actor, ClassicMember, ConsumerMember, Promises
+from tests.handlers.groupkit import fetch_committed
+from tests.handlers.kit import Client, MemoryBroker
+from tests.handlers.test_consumer_groups import ConsumerGroupCase
+from tests.storage.memorydisk import Choice, Crashed, Directory, Inode, Lane, MemoryDisk
+
+SEEDS = int(os.environ.get("LOGBUS_POWER_CUT_SEEDS", "30"))
+FIRST = int(os.environ.get("LOGBUS_POWER_CUT_FIRST", "0"))
+
+STEPS = 160
+
+CONFIG = {
+    "log.flush.before.ack": "true",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.segment.bytes": "2000",
+    "log.cleaner.backoff.ms": "500",
+    "log.cleaner.min.cleanable.ratio": "0.1",
+    "log.flush.offset.checkpoint.interval.ms": "1000",
+    "group.consumer.session.timeout.ms": "10000",
+    "group.consumer.min.session.timeout.ms": "10000",
+}
+
+
+class Story:
+    """One seed: clients, and the lives of a broker."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = Random(seed)
+        self.promises = Promises()
+        self.server = MemoryBroker(CONFIG).start()
+        self.server.create("t", PARTITIONS)
+        asked = FindCoordinatorRequest(coordinator_keys=["classic"])
+        self.server.connect().ask(asked, 4)
+        self.actors: list[Actor] = []
+        self.made = 0
+
+    @property
+    def disk(self) -> MemoryDisk:
+        return self.server.disks[0]
+
+    @property
+    def reactor(self) -> Any:
+        return self.server.reactor
+
+    def tell(self) -> None:
+        for _ in range(STEPS):
+            if self.disk.crashed:
+                self.cut()
+                continue
+            try:
+                self.step()
+                self.listen()
+            except Crashed:
+                pass  # The disk says so, too; mostly it is caught on the way.
+        if self.disk.crashed:
+            self.cut()
+        self.end()
+
+    # What happens.
+
+    def step(self) -> None:
+        what = self.rng.random()
+        if what < 0.12 or not self.actors:
+            self.come()
+        elif what < 0.72:
+            actor = self.rng.choice(self.actors)
+            if not actor.waits:
+                actor.act()
+            elif self.rng.random() < 0.15:
+                actor.hang_up()
+        elif what < 0.88:
+            self.advance(self.rng.choice([0, 0.1, 0.5, 1, 3]))
+        elif what < 0.91:
+            self.disk.held.add(Lane.SYNC)
+        elif what < 0.955:
+            self.release()
+        elif what < 0.985:
+            self.disk.crash_at = self.disk.steps + self.rng.randrange(30)
+        elif what < 0.992:
+            self.restart()
+        else:
+            # The plug is pulled while the broker does nothing, or waits for the disk.
+            self.disk.crashed = True
+
+    def come(self) -> None:
+        self.made += 1
+        kind = self.rng.choice([Actor, ClassicMember, ConsumerMember])
+        if sum(type(actor) is kind for actor in self.actors) >= 4:
+            return
+        group_id = {Actor: "simple", ClassicMember: "classic", ConsumerMember: "consumer"}[kind]
+        actor = kind(group_id, self.promises, self.rng, self.connect, self.seconds)
+        if isinstance(actor, ConsumerMember):
+            actor.member_id = f"m{self.made}"
+            actor.topic_id = self.server.topic_id()
+        self.actors.append(actor)
+
+    def connect(self) -> Client:
+        return self.server.connect()
+
+    def seconds(self) -> float:
+        return float(self.reactor.seconds())
+
+    def advance(self, seconds: float) -> None:
+        self.reactor.advance(seconds)
+        self.reactor.advance(0)
+
+    def release(self) -> None:
+        self.disk.held.discard(Lane.SYNC)
+        self.disk.release(Lane.SYNC)
+
+    def listen(self) -> None:
+        """Hear what clients are told, and see that no two read the same."""
+        for _ in range(3):
+            self.reactor.advance(0)
+        if self.disk.crashed:
+            # Some of it may have been said after the machine had stopped.
+            return
+        for actor in self.actors:
+            actor.listen()
+        self.actors = [actor for actor in self.actors if not actor.gone or actor.waits]
+        readers = [(actor, actor.holds) for actor in self.actors if isinstance(actor, ConsumerMember)]
+        held = Counter(partition for _, reads in readers for partition in reads)
+        twice = [partition for partition, count in held.items() if count > 1]
+        assert not twice, [(actor.member_id, actor.epoch, reads) for actor, reads in readers]
+
+    # Lives.
+
+    def restart(self) -> None:
+        """In good order."""
+        self.disk.crash_at = None
+        self.release()
+        for _ in range(3):
+            self.reactor.advance(0)
+        self.server.stop()
+        self.ended()
+        for actor in self.actors:
+            actor.listen()
+            assert not actor.waits, f"{actor} is left waiting by a broker that has stopped"
+        self.begin(list(self.server.disks))
+        self.promises.count("restarts")
+
+    def cut(self) -> None:
+        """The machine has stopped. What it said since its last step, nobody knows."""
+        self.promises.count("cuts in the middle of a request", any(actor.waits for actor in self.actors))
+        self.ended()
+        for actor in self.actors:
+            actor.cut_off()
+        mode = self.rng.choice(["lose", "lose", "keep", "tear", "reorder"])
+        if mode == "lose":
+            self.promises.count("lost bytes", unsynced_bytes(self.disk.tree))
+        ensemble = self.server.ensemble
+        for client in list(ensemble.clients):
+            # A dead process hears nothing; its session ends all the same.
+            ensemble.clients.remove(client)
+            ensemble.end(client.session_id)
+        self.begin([self.disk.after_power_cut(Choice(mode, self.rng))])
+        self.promises.count("cuts")
+
+    def ended(self) -> None:
+        broker = self.server.broker
+        self.promises.count("cleanings", broker.logs.cleaner.cleanings)
+        assert not broker.logs.cleaner.uncleanable or self.disk.crashed, broker.logs.cleaner.uncleanable
+        assert not self.server.lost or self.disk.crashed, self.server.lost
+
+    def begin(self, disks: list[MemoryDisk]) -> None:
+        reactor = MemoryReactorClock()
+        reactor.advance(self.reactor.seconds() + 0.5)
+        self.server = MemoryBroker(CONFIG, disks=disks, ensemble=self.server.ensemble, reactor=reactor)
+        # No two lives make the same member ids.
+        self.server.broker.random.seed(self.rng.random())
+        self.server.start()
+        coordinator = self.server.broker.group_coordinator
+        for _ in range(200):
+            if not coordinator.loading:
+                break
+            reactor.advance(0)
+        assert not coordinator.loading
+        assert coordinator.metrics.damaged == 0, "what the log says of groups is damaged"
+        self.check()
+
+    def check(self) -> None:
+        client = self.server.connect()
+        for group_id in ("classic", "consumer", "simple"):
+            self.promises.check(group_id, fetch_committed(client, group_id))
+
+    def end(self) -> None:
+        """All is quiet: everybody was answered, and nothing is due any more."""
+        self.disk.crash_at = None
+        self.release()
+        self.listen()
+        for _ in range(40):
+            self.advance(10)
+        self.listen()
+        assert not any(actor.waits for actor in self.actors), [a for a in self.actors if a.waits]
+        coordinator = self.server.broker.group_coordinator
+        assert all(group.is_empty for group in coordinator.groups()), coordinator.states()
+        assert not len(coordinator._timers), "a timer of a group is left"
+        self.check()
+        self.ended()
+        self.server.close()
+
+
+def unsynced_bytes(entry: Inode | Directory) -> int:
+    """What a power cut can take."""
+    if isinstance(entry, Directory):
+        return sum(unsynced_bytes(child) for child in entry.entries.values())
+    return sum(len(written) for _, written in entry.unsynced if written)
+
+
+class PowerCutTests(SynchronousTestCase):
+    """Many stories."""
+
+    def test_what_was_told_holds(self) -> None:
+        """Commits stay, partitions have one owner, stale members are refused, and everybody is answered."""
+        problems: list[Any] = []
+
+        def observe(event: Any) -> None:
+            failure = event.get("log_failure")
+            if event["log_level"] >= LogLevel.critical and not (failure and failure.check(Crashed)):
+                problems.append(event)
+
+        globalLogPublisher.addObserver(observe)
+        self.addCleanup(globalLogPublisher.removeObserver, observe)
+        counts: Counter[str] = Counter()
+        for seed in range(FIRST, FIRST + SEEDS):
+            story = Story(seed)
+            try:
+                story.tell()
+            except BaseException as error:
+                raise AssertionError(f"seed {seed}: {error}") from error
+            finally:
+                self.flushLoggedErrors(Crashed)
+            self.assertEqual(problems, [], f"seed {seed}")
+            counts.update(story.promises.counts)
+        if "LOGBUS_POWER_CUT_SEEDS" in os.environ:
+            print(dict(counts))
+        for what, least in (
+            ("commits", 10),
+            ("assignments", 5),
+            ("stale", 1),
+            ("cuts", 2),
+            ("cuts in the middle of a request", 0.3),
+            ("lost bytes", 50),
+            ("restarts", 0.2),
+            ("cleanings", 1),
+        ):
+            self.assertGreaterEqual(counts[what], least * SEEDS, what)
+
+
+class RepeatedHeartbeatTests(ConsumerGroupCase):
+    """A member that lost an answer asks again."""
+
+    config = {**ConsumerGroupCase.config, "log.flush.before.ack": "true"}
+
+    def test_what_is_not_durable_is_not_told(self) -> None:
+        """The second answer, too, waits for what the first would have said"""
+        self.consumer("a").beat()
+        self.disk.held.add(Lane.SYNC)
+        joining = ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id="b", member_epoch=0, rebalance_timeout_ms=60_000,
+            subscribed_topic_names=["t"], topic_partitions=[],
+        )  # fmt: skip
+        clients = [self.server.connect() for _ in range(2)]
+        for client in clients:
+            client.send(joining, 1)
+            client.turn()
+            self.assertEqual(client.answers(), [])
+            client.turn()
+        self.disk.held.clear()
+        self.disk.release(Lane.SYNC)
+        for client in clients:
+            client.turn()
+            (answer,) = client.answers()
+            self.assertEqual((answer.error_code, answer.member_id), (0, "b"))
