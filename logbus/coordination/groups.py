@@ -365,8 +365,14 @@ class GroupCoordinator:
         slice_bytes = self.config.get(keys.OFFSETS_LOAD_BUFFER_SIZE)
         if await load(shard, self, slice_bytes, self.clock, self.metrics, lambda: self._has(shard)):
             shard.loading = False
-            for waiting in shard.when_loaded:
-                waiting()
+            waiting, shard.when_loaded = shard.when_loaded, []
+            for call in waiting:
+                try:
+                    call()
+                except Exception:
+                    self._log.failure(
+                        "{topic}-{number}: what had to wait failed", topic=OFFSETS_TOPIC, number=shard.number
+                    )
             for group in list(shard.groups.values()):
                 self.touched(shard, group)
 
