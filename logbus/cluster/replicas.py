@@ -228,7 +228,16 @@ class Replicas:
         replica = self._by_partition.get(name)
         if replica is None or replica.topic_id != state.topic_id:
             log = self.logs.get(name)
-            if log is not None and log.topic_id != state.topic_id:
+            if log is not None and log.topic_id is None and not state.is_new:
+                # Its partition.metadata is gone or damaged. It bears the partition's name: better to take it for the
+                # partition's log than to throw records away (as Kafka does where the file is missing).
+                self._log.warn(
+                    "{partition}: the log on disk does not know its topic id; taking it for {id}",
+                    partition=name,
+                    id=state.topic_id,
+                )
+                log = await self.logs.create(name, state.topic_id, config)
+            elif log is not None and log.topic_id != state.topic_id:
                 self._log.warn(
                     "{partition}: the log on disk belongs to topic id {old}, which is gone; replacing it for {new}",
                     partition=name,

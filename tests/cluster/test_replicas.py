@@ -15,6 +15,7 @@ from logbus.cluster.replicas import Replicas
 from logbus.config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import LeaderAndIsr, TopicPartition
+from logbus.storage.checkpoints import decode_partition_metadata
 from logbus.storage.manager import LogManager
 from tests.handlers.kit import a_batch
 from tests.storage.builders import NOW_MS, NOW_S
@@ -75,6 +76,20 @@ class ReplicasTests(SynchronousTestCase):
         error = self.assertRaises(ApiError, self.replicas.get("t", 0).append, a_batch(b"v"), NOW_MS)
         self.assertEqual(error.code, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.assertEqual(self.replicas.get("t", 0).log.log_end_offset, 0)
+
+    def test_a_log_that_forgot_its_topic(self) -> None:
+        """A log whose partition.metadata was lost is taken for the partition's, with all its records."""
+        self.become(self.state())
+        self.replicas.leader("t", 0).append(a_batch(b"v"), NOW_MS)
+        log = self.manager.get(TopicPartition("t", 0))
+        assert log is not None
+        log.topic_id = None
+        log.disk.unlink("t-0/partition.metadata")
+        again = Replicas(0, self.manager, lambda given: TopicConfig())
+        self.assertEqual(dict(self.successResultOf(again.become([self.state()]))), {})
+        self.assertEqual(again.leader("t", 0).log.log_end_offset, 1)
+        self.assertEqual(log.topic_id, UUID(int=1))
+        self.assertEqual(decode_partition_metadata(log.disk.read("t-0/partition.metadata")), UUID(int=1))
 
     def test_old_news(self) -> None:
         """A role of an epoch gone by changes nothing."""
