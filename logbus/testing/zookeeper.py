@@ -193,14 +193,32 @@ class ZooKeeper:
         :raise ZooKeeperFailed: there is no such session.
         """
         server = self._servers[self.leader]
+        until = time.monotonic() + self.timeout
+        tried = False
+        while not (ended := self._close_session(server, session_id, password)):
+            if ended is None and not tried:
+                raise ZooKeeperFailed(f"there is no session {session_id:#x}")
+            if ended is None:
+                return
+            if time.monotonic() > until:
+                raise ZooKeeperFailed(f"session {session_id:#x} was taken back again and again")
+            # Whose it is was quicker, and took it back before it was closed.
+            tried = True
+
+    def _close_session(self, server: _Server, session_id: int, password: bytes) -> bool | None:
+        """Take a session over and close it: whether that went well, and None if there is no such session."""
         with closing(socket.create_connection((server.host, server.port), timeout=self.timeout)) as connection:
             connect = struct.pack(">iqiqi16s?", 0, 0, 10_000, session_id, len(password), password, False)
-            # Both at once: whose session it is will be back soon to take it over again.
-            connection.sendall(_framed(connect) + _framed(struct.pack(">ii", 1, _CLOSE_SESSION)))
-            timeout_ms = struct.unpack_from(">i", _receive(connection), 4)[0]
-            if timeout_ms <= 0:
-                raise ZooKeeperFailed(f"there is no session {session_id:#x}")
-            _receive(connection)
+            try:
+                # Both at once: whose session it is will be back soon to take it over again.
+                connection.sendall(_framed(connect) + _framed(struct.pack(">ii", 1, _CLOSE_SESSION)))
+                timeout_ms = struct.unpack_from(">i", _receive(connection), 4)[0]
+                if timeout_ms <= 0:
+                    return None
+                _receive(connection)
+            except (ZooKeeperFailed, ConnectionError):
+                return False
+        return True
 
     def close(self) -> None:
         """End all, and remove their data."""
