@@ -11,11 +11,11 @@ from logbus.coordination.consumer.group import ConsumerGroup
 from logbus.coordination.group import ClassicGroup
 from logbus.model import TopicPartition
 from logbus.wire.memberdata import read_assignment
+from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
 
 if TYPE_CHECKING:
     from logbus.coordination.igroup import Group
 
-_CONSUMER = "consumer"
 TopicName = Callable[[bytes], str | None]
 """The name of the topic with an id; None: it is gone."""
 
@@ -31,7 +31,7 @@ def members_of(group: Group, name_of: TopicName) -> Iterator[dict[str, Any]]:
     """The members of a group, one by one."""
     if isinstance(group, ClassicGroup):
         description = group.describe()
-        is_consumer = description.protocol_type == _CONSUMER
+        is_consumer = description.protocol_type == PROTOCOL_TYPE
         for each in description.members:
             assigned = read_assignment(each.assignment) if is_consumer else ()
             yield _member(each.member_id, each.instance_id, each.client_id, each.client_host, None, assigned)

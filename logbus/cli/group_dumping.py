@@ -21,6 +21,7 @@ from logbus.coordination.records import UnknownKey, decode_change
 from logbus.errors import DecodeError
 from logbus.records.record import Record
 from logbus.wire.memberdata import read_assignment, read_subscription
+from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
 from logbus.wire.messages.group_log import (
     AssignedTopicPartitions,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -31,7 +32,6 @@ from logbus.wire.messages.group_log import (
 Item = dict[str, Any]
 
 GROUP_TOPIC = "__consumer_offsets"
-_CONSUMER = "consumer"
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _MEMBER_STATES: Mapping[int, str] = MappingProxyType(
     {0: "stable", 1: "unrevoked_partitions", 2: "unreleased_partitions"}
@@ -78,7 +78,7 @@ def _offset(value: OffsetCommitValue) -> Item:
 
 def _group(value: GroupMetadataValue) -> Item:
     told = {name: told for name, told in _fields(value).items() if name != "members"}
-    return told | {"members": [_member(each, value.protocol_type == _CONSUMER) for each in value.members]}
+    return told | {"members": [_member(each, value.protocol_type == PROTOCOL_TYPE) for each in value.members]}
 
 
 def _member(member: Any, is_consumer: bool) -> Item:

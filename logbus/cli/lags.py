@@ -18,6 +18,7 @@ from logbus.client.groups import CommittedOffset
 from logbus.client.offsets import LATEST
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TimestampOffset, TopicPartition
+from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
 
 OFFSETS_HEAD = ("topic", "partition", "offset", "end", "lag", "member", "client", "host")
 MEMBERS_HEAD = ("member", "instance", "client", "host", "epoch", "partitions", "assignment")
@@ -256,7 +257,7 @@ def _member(member: GroupMember, group: GroupDescription) -> dict[str, Any]:
         "assignment": by_topic(member.assignment),
         "target": None if member.target is None else by_topic(member.target),
     }
-    if group.protocol_type != "consumer":
+    if group.protocol_type != PROTOCOL_TYPE:
         # What its members mean by these bytes only they know.
         told["metadata_base64"] = base64.b64encode(member.metadata_bytes).decode()
         told["assignment_base64"] = base64.b64encode(member.assignment_bytes).decode()

@@ -16,10 +16,10 @@ from logbus.model import TopicPartition
 from logbus.net.channel import Channel
 from logbus.wire.memberdata import read_assignment, read_subscription
 from logbus.wire.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
 from logbus.wire.messages.groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 _CONSUMER_GROUP_DESCRIBE = 69
-_CONSUMER = "consumer"
 """The protocol type of consumers: what their members' bytes mean is known."""
 
 
@@ -112,7 +112,7 @@ async def _describe_consumer_groups(
             group_id=each.group_id,
             state=each.group_state,
             type="consumer",
-            protocol_type=_CONSUMER,
+            protocol_type=PROTOCOL_TYPE,
             assignor=each.assignor_name,
             coordinator=node,
             members=tuple(
@@ -152,7 +152,7 @@ def _classic(group: DescribedGroup, node: Node) -> GroupDescription | ApiError:
         return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group.group_id!r}")
     members = []
     for each in sorted(group.members, key=lambda each: each.member_id):
-        of_consumer = group.protocol_type == _CONSUMER
+        of_consumer = group.protocol_type == PROTOCOL_TYPE
         members.append(
             GroupMember(
                 member_id=each.member_id,

@@ -19,7 +19,6 @@ the id they were given) and KIP-814 (a static leader that returns need not assig
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Self
 
 from logbus.coordination.admission import Admission
 from logbus.coordination.answers import Answers, Save
@@ -84,22 +83,9 @@ class ClassicGroup:
         self._admission = Admission(self._rebalance, new_member_id)
         self._members = self._rebalance.members
 
-    @classmethod
-    def restore(
-        cls,
-        now: float,
-        value: GroupMetadataValue,
-        group_id: str,
-        settings: Callable[[], GroupSettings],
-        save: Save,
-        new_member_id: Callable[[str], str],
-        now_ms: Callable[[], int],
-        clock: Callable[[], float],
-    ) -> Self:
-        """A group as its record says it was; the sessions of its members start afresh."""
-        group = cls(group_id, settings, save, new_member_id, now_ms, clock)
-        group._rebalance.load(now, value)
-        return group
+    def load(self, now: float, value: GroupMetadataValue) -> None:
+        """Be what a record says, before anything else happened; the sessions of the members start afresh."""
+        self._rebalance.load(now, value)
 
     # What everybody may know.
 

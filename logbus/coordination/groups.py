@@ -162,16 +162,9 @@ class GroupCoordinator:
 
     def restored(self, shard: Shard, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
         """A classic group as it was; its members' sessions begin anew."""
-        return ClassicGroup.restore(
-            self.clock.seconds(),
-            value,
-            group_id,
-            partial(classic_settings, self.config),
-            partial(self._save, shard, group_id),
-            self._member_id,
-            self.wall_ms,
-            self.clock.seconds,
-        )
+        group = self.classic(shard, group_id)
+        group.load(self.clock.seconds(), value)
+        return group
 
     def consumer(self, shard: Shard, group_id: str) -> ConsumerGroup:
         """A new group of the consumer protocol (KIP-848); it is not in the shard yet."""

@@ -12,10 +12,8 @@ from collections.abc import Iterable
 
 from logbus.coordination.members import Member
 from logbus.errors import DecodeError
-from logbus.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE, ConsumerProtocolSubscription
 from logbus.wire.schema import decode
-
-CONSUMER_PROTOCOL_TYPE = "consumer"
 
 Topics = frozenset[str] | None
 """Topics that are read; None: it cannot be known, so it may be any."""
@@ -25,7 +23,7 @@ _VERSION = struct.Struct(">h")
 
 def subscribed_topics(protocol_type: str, protocol: str | None, members: Iterable[Member]) -> Topics:
     """All topics that the members are subscribed to by what they say to a leader that assigns by ``protocol``."""
-    if protocol_type != CONSUMER_PROTOCOL_TYPE:
+    if protocol_type != PROTOCOL_TYPE:
         return None
     topics: set[str] = set()
     try:

@@ -22,6 +22,7 @@ from logbus.coordination.news import named
 from logbus.coordination.shard import Shard
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
+from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
 
 OFFSETS_A_GROUP = 50
 """How many offsets cost about as much to look at as a group itself."""
@@ -188,7 +189,7 @@ class Upkeep:
         group = shard.groups.get(group_id)
         if group is None:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
-        if not group.is_empty and group.protocol_type != "consumer":
+        if not group.is_empty and group.protocol_type != PROTOCOL_TYPE:
             raise ApiError(
                 ErrorCode.NON_EMPTY_GROUP,
                 f"group {group_id!r} has members of the protocol {group.protocol_type!r}: what they read is not known",

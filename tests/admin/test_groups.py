@@ -57,9 +57,9 @@ def classic(group_id: str, *members: tuple[str, list[int]], protocol_type: str =
     )
     settings = GroupSettings(0, 0, 100_000, 100)
     zero = partial(int, 0)
-    return ClassicGroup.restore(
-        0.0, value, group_id, lambda: settings, lambda change, done: done(None), lambda name: name, zero, zero
-    )
+    group = ClassicGroup(group_id, lambda: settings, lambda change, done: done(None), lambda name: name, zero, zero)
+    group.load(0.0, value)
+    return group
 
 
 def consumer() -> ConsumerGroup:

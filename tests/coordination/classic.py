@@ -125,7 +125,8 @@ class Bench:
 
     def restart(self) -> None:
         """Another broker reads the last record back."""
-        self.group = ClassicGroup.restore(self.now, self.log[-1][1], "g", *self._surroundings())
+        self.group = ClassicGroup("g", *self._surroundings())
+        self.group.load(self.now, self.log[-1][1])
 
     # What members do.
 

@@ -20,11 +20,10 @@ from logbus.coordination.consumer.member import ClassicProtocols, Member, Member
 from logbus.coordination.consumer.partitions import NOTHING, difference, pairs
 from logbus.coordination.requests import Joining, JoinReply, JoinResult, Leaving, Syncing, SyncReply, SyncResult
 from logbus.errors import ApiError, DecodeError, ErrorCode
+from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
 
 if TYPE_CHECKING:
     from logbus.coordination.consumer.group import ConsumerGroup
-
-PROTOCOL_TYPE = "consumer"
 
 
 @define(eq=False)

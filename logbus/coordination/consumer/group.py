@@ -26,6 +26,7 @@ from logbus.coordination.consumer.targets import Targets
 from logbus.coordination.consumer.topics import TopicsView
 from logbus.coordination.igroup import Change, GroupType
 from logbus.errors import ApiError, ErrorCode
+from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
 
 OFFSET_COMMIT_WITH_EPOCH = 9
 """The first version of OffsetCommit that carries a member's epoch."""
@@ -111,7 +112,7 @@ class ConsumerGroup:
     @property
     def protocol_type(self) -> str:
         """Always ``consumer``."""
-        return "consumer"
+        return PROTOCOL_TYPE
 
     @property
     def size(self) -> int:

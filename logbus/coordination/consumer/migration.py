@@ -18,9 +18,8 @@ from logbus.coordination.group import ClassicGroup
 from logbus.coordination.igroup import Change
 from logbus.coordination.members import Member as ClassicMember
 from logbus.errors import ApiError, DecodeError, ErrorCode
+from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
 from logbus.wire.messages.group_log import GroupMemberMetadata, GroupMetadataKey, GroupMetadataValue
-
-CONSUMER = "consumer"
 
 
 class MigrationPolicy(Enum):
@@ -51,7 +50,7 @@ def upgrade(now: float, classic: ClassicGroup, group: ConsumerGroup) -> list[Cha
     """
     ledger = group.ledger
     ledger.begin()
-    if classic.protocol_type != CONSUMER or classic.size > group.settings.max_size:
+    if classic.protocol_type != PROTOCOL_TYPE or classic.size > group.settings.max_size:
         raise _refused(classic, "it is not one of consumers, or has too many members")
     ledger.set_epoch(classic.generation)
     for one in classic.members:
@@ -99,7 +98,7 @@ def downgraded(group: ConsumerGroup, now_ms: int) -> tuple[list[Change], GroupMe
     # targets, and may commit in it until they join again.
     generation = ledger.target_epoch or ledger.epoch or 0
     value = GroupMetadataValue(
-        protocol_type=CONSUMER,
+        protocol_type=PROTOCOL_TYPE,
         generation=generation,
         protocol=protocol,
         leader=classics[0][0].member_id,

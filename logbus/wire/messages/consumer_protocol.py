@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from logbus.wire.schema import Bytes, Int32, String, field, message, struct
 
+PROTOCOL_TYPE = "consumer"
+"""What members of such groups say their protocol is, in JoinGroup; others (Connect's workers) say something else."""
+
 
 @struct
 class TopicPartitions:
