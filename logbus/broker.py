@@ -18,7 +18,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from uuid import uuid4
+from uuid import UUID
 
 from attrs import evolve
 from twisted.application.service import Service
@@ -52,7 +52,7 @@ from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.ilogbus import IBroker, IProtocolPlugin, Listener
 from logbus.instruments import instrument
 from logbus.listening import Listening
-from logbus.metastore.imetastore import SessionState
+from logbus.metastore.imetastore import IMetadataStore, SessionState
 from logbus.metastore.znodes import DEFAULT_ENTITY, Registration
 from logbus.metrics import ReactorTicks, Registry
 from logbus.model import Endpoint, TopicPartition
@@ -66,6 +66,7 @@ from logbus.routes import INTERNAL_TOPICS, routes
 from logbus.services import OrderedService
 from logbus.settings import cleaner_settings, connection_limits, metadata_store, request_memory, storage_settings
 from logbus.storage.disk import disks_at
+from logbus.storage.istorage import IDisk
 from logbus.storage.manager import LogManager
 from logbus.storage.policies import delete_policy
 
@@ -102,6 +103,8 @@ class Broker(OrderedService):
     :param wall_clock: seconds since 1970.
     :param randomness: where random choices come from.
     :param plugins: protocols by name; None: all that :mod:`twisted.plugin` finds.
+    :param disks: the log directories; None: those that the configuration names.
+    :param store: the metadata store; None: the one that the configuration names.
 
     :ivar endpoints: where it is reached, by listener name, once it has started.
     """
@@ -118,6 +121,8 @@ class Broker(OrderedService):
         wall_clock: Callable[[], float] = time.time,
         randomness: random.Random | None = None,
         plugins: Mapping[str, IProtocolPlugin] | None = None,
+        disks: Sequence[IDisk] | None = None,
+        store: IMetadataStore | None = None,
     ) -> None:
         self.broker_id = config.get(keys.BROKER_ID)
         super().__init__(f"logbus broker {self.broker_id}")
@@ -133,7 +138,7 @@ class Broker(OrderedService):
 
         directories = config.get(keys.LOG_DIRS)
         self.logs = LogManager(
-            disks_at(list(directories), reactor),
+            disks_at(list(directories), reactor) if disks is None else disks,
             reactor,
             wall_clock,
             settings=storage_settings(config),
@@ -142,14 +147,14 @@ class Broker(OrderedService):
             directory_failed=self._directory_failed,
             high_watermark_of=lambda log: self.replicas.high_watermark_of(log),  # noqa: PLW0108 - not made yet
         )
-        self.store = metadata_store(config, reactor, wall_clock)
+        self.store: Any = metadata_store(config, reactor, wall_clock) if store is None else store
         self.metadata = ClusterMetadata("")
         self.replicas = Replicas(self.broker_id, self.logs, self._topic_config)
         self.purgatory = Purgatory(reactor)
         self.reader = Reader(self.replicas, self.purgatory)
         self.membership = Membership(
             self.store,
-            Registration(self.broker_id, {}, uuid4(), 0, rack=config.get(keys.BROKER_RACK)),
+            Registration(self.broker_id, {}, self._new_uuid(), 0, rack=config.get(keys.BROKER_RACK)),
             reactor,
             wall_clock,
             config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS) / 1000,
@@ -216,6 +221,9 @@ class Broker(OrderedService):
             part.setServiceParent(self)
         instrument(self)
 
+    def _new_uuid(self) -> UUID:
+        return UUID(int=self.random.getrandbits(128), version=4)
+
     def when_lost(self, lost: Callable[[Failure], object]) -> None:
         """Have ``lost`` called if the broker cannot go on, after it had started."""
         self._on_lost = lost
@@ -228,7 +236,7 @@ class Broker(OrderedService):
         async def opened() -> None:
             try:
                 await self.store.open()
-                self.metadata.cluster_id = await ensure_cluster(self.store, uuid4)
+                self.metadata.cluster_id = await ensure_cluster(self.store, self._new_uuid)
                 await self.logs.claim(self.broker_id, self.metadata.cluster_id)
                 await refuse_other_brokers(self.store, self.broker_id)
             except BaseException:

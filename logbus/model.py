@@ -64,6 +64,8 @@ class LeaderAndIsr:
     :ivar isr: broker ids of the in-sync replicas.
     :ivar controller_epoch: epoch of the controller that wrote this.
     :ivar version: the znode's version; compare-and-set token for the next change.
+    :ivar eligible: broker ids outside the ISR that have every committed record all the same, since the ISR has been
+        smaller than ``min.insync.replicas`` from when they left it (KIP-966's eligible leader replicas).
     """
 
     leader: int
@@ -71,6 +73,7 @@ class LeaderAndIsr:
     isr: tuple[int, ...]
     controller_epoch: int = 0
     version: int = 0
+    eligible: tuple[int, ...] = ()
 
 
 def topic_name_problem(name: str) -> str | None:

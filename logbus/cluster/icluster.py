@@ -6,20 +6,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from attrs import frozen
 from twisted.internet.defer import Deferred
 from zope.interface import Interface
 
 from logbus.cluster.announcement import NO_OVERRIDES, Announcement, DeletedTopic, PartitionState
 from logbus.errors import ApiError
-from logbus.model import TopicPartition
+from logbus.model import LeaderAndIsr, TopicPartition
 
 __all__ = [
     "NO_OVERRIDES",
     "Announcement",
     "DeletedTopic",
     "IAnnouncementReceiver",
+    "IControllerLink",
     "ILeadershipListener",
     "IReplicaHost",
+    "IsrChange",
     "PartitionErrors",
     "PartitionState",
 ]
@@ -81,3 +84,46 @@ class ILeadershipListener(Interface):
 
     def leads_no_more(topic_partition: TopicPartition) -> None:
         """It does not, for whatever reason: another broker does, the partition was deleted, its disk failed."""
+
+
+@frozen
+class IsrChange:
+    """
+    A leader's wish to change the in-sync replicas of a partition (KIP-497).
+
+    :ivar leader_epoch: in which it leads; ``version``: of the state that the wish builds on
+        (:attr:`.LeaderAndIsr.version`): a compare-and-set with both.
+    :ivar isr: the in-sync replicas that it wants.
+    """
+
+    topic_partition: TopicPartition
+    leader_epoch: int
+    version: int
+    isr: tuple[int, ...]
+
+
+class IControllerLink(Interface):
+    """
+    The controller as a broker sees it, wherever it is: this very process, or another broker.
+
+    Every call may fail with ApiError NOT_CONTROLLER (who it is changes, or nobody knows), STALE_BROKER_EPOCH, or
+    REQUEST_TIMED_OUT and NETWORK_EXCEPTION, after which it is not known whether the call was carried out.
+    """
+
+    def alter_partitions(changes: Sequence[IsrChange]) -> Deferred[Mapping[TopicPartition, LeaderAndIsr | ApiError]]:
+        """
+        Change in-sync replicas.
+
+        :return: fires with the state that is in the metadata store now, for each partition, or why it was refused:
+            FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA, UNKNOWN_TOPIC_OR_PARTITION.
+        """
+
+    def report_failed(topic_partitions: Sequence[TopicPartition]) -> Deferred[None]:
+        """Replicas here went offline with their log directory: have what they led moved elsewhere."""
+
+    def shut_down() -> Deferred[Sequence[TopicPartition]]:
+        """
+        This broker is about to stop: have its leaderships moved to others and its replicas taken out of the ISRs.
+
+        :return: fires with the partitions that it leads all the same, since nobody else could.
+        """

@@ -20,12 +20,16 @@ class BrokerImage:
 
     :ivar endpoints: where clients reach it, by listener name.
     :ivar epoch: the czxid of its registration; grows with every restart.
+    :ivar incarnation: of its life; brokers prove with it to each other who they are, so clients are never told.
+    :ivar feature_level: what it can do with other brokers.
     """
 
     broker_id: int
     endpoints: Mapping[str, Endpoint]
     rack: str | None = None
     epoch: int = -1
+    incarnation: UUID | None = None
+    feature_level: int = 0
 
 
 @frozen

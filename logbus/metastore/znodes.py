@@ -217,7 +217,8 @@ class StateZnode:
         # Written ten thousand at a time: spelled out, not collected in a dictionary first.
         return (
             f'{{"controller_epoch":{state.controller_epoch},"leader":{state.leader},"version":{cls.VERSION},'
-            f'"leader_epoch":{state.leader_epoch},"isr":[{",".join(map(str, state.isr))}]}}'
+            f'"leader_epoch":{state.leader_epoch},"isr":[{",".join(map(str, state.isr))}],'
+            f'"eligible":[{",".join(map(str, state.eligible))}]}}'
         ).encode("ascii")
 
     @classmethod
@@ -232,6 +233,7 @@ class StateZnode:
                 tuple(map(int, node["isr"])),
                 int(node["controller_epoch"]),
                 version,
+                tuple(map(int, node.get("eligible", ()))),
             )
 
 

@@ -24,6 +24,7 @@ class RequestContext:
     :ivar client_id: as the client calls itself; None if it does not.
     :ivar software_name: the client library, from ApiVersions 3 and later (KIP-511); the handler sets it.
     :ivar software_version: its version.
+    :ivar broker: the id of the broker at the other end, once it has proved that it is one; None: a client.
     """
 
     connection_id: int
@@ -34,3 +35,4 @@ class RequestContext:
     client_id: str | None = None
     software_name: str = "unknown"
     software_version: str = "unknown"
+    broker: int | None = None

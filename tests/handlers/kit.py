@@ -12,7 +12,6 @@ import random
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
-from unittest.mock import patch
 
 from attrs import define, field
 from twisted.internet.address import IPv4Address
@@ -138,18 +137,16 @@ class MemoryBroker:
             "log.flush.before.ack": "false",
             **self.config,
         }
-        with (
-            patch("logbus.broker.disks_at", lambda *_: list(self.disks)),
-            patch("logbus.broker.metadata_store", lambda *_: self._store()),
-        ):
-            self.broker = Broker(
-                self.reactor,
-                ConfigView.load(set=settings),
-                self.listeners,
-                wall_clock=lambda: NOW_S + self.reactor.seconds(),
-                randomness=random.Random(7),
-                plugins={"kafka": self.plugin},  # type: ignore[dict-item]
-            )
+        self.broker = Broker(
+            self.reactor,
+            ConfigView.load(set=settings),
+            self.listeners,
+            wall_clock=lambda: NOW_S + self.reactor.seconds(),
+            randomness=random.Random(7),
+            plugins={"kafka": self.plugin},  # type: ignore[dict-item]
+            disks=list(self.disks),
+            store=self._store(),
+        )
         self.broker.when_lost(self.lost.append)
 
     def _store(self) -> _Store:

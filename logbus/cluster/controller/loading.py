@@ -58,7 +58,14 @@ async def load_brokers(store: IMetadataStore, watch: Watcher) -> dict[int, Broke
             continue  # It left just now; the watch says so, too.
         data, stat = found
         registration = BrokerIdZnode.decode(number, data)
-        brokers[number] = BrokerImage(number, registration.endpoints, registration.rack, stat.czxid)
+        brokers[number] = BrokerImage(
+            number,
+            registration.endpoints,
+            registration.rack,
+            stat.czxid,
+            registration.incarnation,
+            registration.feature_level,
+        )
     return brokers
 
 
