@@ -168,7 +168,7 @@ class Broker(OrderedService):
             self.broker_id,
             self.membership.registration.incarnation,
             self.metadata,
-            lambda image: self.receiver,
+            lambda image, everything: self.receiver,
             lambda overrides: self._topic_config(overrides).unclean_leader_election_enable,
             reactor,
             wall_clock,

@@ -4,13 +4,14 @@ Seams of the cluster package: what the controller announces, who hears it, and w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from attrs import frozen
 from twisted.internet.defer import Deferred
 from zope.interface import Interface
 
 from logbus.cluster.announcement import NO_OVERRIDES, Announcement, DeletedTopic, PartitionState
+from logbus.cluster.images import BrokerImage
 from logbus.errors import ApiError
 from logbus.model import LeaderAndIsr, TopicPartition
 
@@ -18,6 +19,7 @@ __all__ = [
     "NO_OVERRIDES",
     "Announcement",
     "DeletedTopic",
+    "Everything",
     "IAnnouncementReceiver",
     "IControllerLink",
     "ILeadershipListener",
@@ -25,6 +27,7 @@ __all__ = [
     "IsrChange",
     "PartitionErrors",
     "PartitionState",
+    "ReceiverFor",
 ]
 
 PartitionErrors = Mapping[TopicPartition, ApiError]
@@ -41,6 +44,16 @@ class IAnnouncementReceiver(Interface):
         :return: fires once the broker serves what it was told, with the partitions it could not bring up.
         :raise ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH.
         """
+
+
+Everything = Callable[[], Announcement | None]
+"""
+All that one broker is to know now, for one that may have missed something; None when nothing is to be said to it any
+more: the tenure is over, or the broker gone.
+"""
+
+ReceiverFor = Callable[[BrokerImage, Everything], IAnnouncementReceiver]
+"""How to reach a broker of that image (itself included)."""
 
 
 class IReplicaHost(Interface):

@@ -14,7 +14,13 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from logbus.cluster.controller.service import Controller
-from logbus.cluster.icluster import IAnnouncementReceiver, IReplicaHost, PartitionErrors, PartitionState
+from logbus.cluster.icluster import (
+    Everything,
+    IAnnouncementReceiver,
+    IReplicaHost,
+    PartitionErrors,
+    PartitionState,
+)
 from logbus.cluster.membership import Membership, ensure_cluster_id, ensure_paths
 from logbus.cluster.metadata import BrokerImage, ClusterMetadata
 from logbus.cluster.receiver import AnnouncementReceiver
@@ -180,7 +186,7 @@ class Cluster:
             for _ in range(400):
                 self.clock.advance(self.latency)
 
-    def receiver_for(self, broker: BrokerImage) -> IAnnouncementReceiver:
+    def receiver_for(self, broker: BrokerImage, everything: Everything) -> IAnnouncementReceiver:
         """Announcements reach every broker directly."""
         return self.nodes[broker.broker_id].receiver
 

@@ -22,7 +22,7 @@ from twisted.python.failure import Failure
 from logbus.cluster.controller.candidacy import Candidate, Elected
 from logbus.cluster.controller.fence import Deposed, Fence
 from logbus.cluster.controller.tenure import Delivery, Tenure
-from logbus.cluster.icluster import IAnnouncementReceiver
+from logbus.cluster.icluster import ReceiverFor
 from logbus.cluster.metadata import BrokerImage, ClusterMetadata
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.imetastore import (
@@ -61,7 +61,7 @@ class Controller:
     broker_id: int
     incarnation: UUID
     metadata: ClusterMetadata
-    receiver_for: Callable[[BrokerImage], IAnnouncementReceiver]
+    receiver_for: ReceiverFor
     unclean_allowed: Callable[[Mapping[str, str]], bool]
     clock: IReactorTime
     wall_clock: Callable[[], float]
@@ -105,7 +105,7 @@ class Controller:
             if self._retry is not None:
                 self._retry.cancel()
                 self._retry = None
-            tenure, self.tenure = self.tenure, None
+            tenure = self._leave_office()
             if tenure is not None:
                 try:
                     await self.store.multi([Check(CONTROLLER_EPOCH, tenure.fence.token), Delete(CONTROLLER)])
@@ -171,7 +171,7 @@ class Controller:
             self._put(self._contend_again)
         elif self.tenure is not None:
             self._log.info("controller work stops: the metadata session is {state}", state=state.value)
-            self.tenure = None
+            self._leave_office()
 
     def _controller_moved(self, _: WatchedEvent) -> None:
         self._put(self._contend_again)
@@ -190,7 +190,7 @@ class Controller:
                 self._controller_moved
             )
             if not isinstance(outcome, Elected):
-                self.tenure = None
+                self._leave_office()
                 self._show_controller(outcome.broker_id)
             elif self.tenure is None or self.tenure.epoch != outcome.epoch:
                 await self._take_office(outcome)
@@ -211,9 +211,14 @@ class Controller:
             self.report_failed,
         )
         connections = self._connections
-        await tenure.begin()
-        if self.store.state is not SessionState.CONNECTED or self._connections != connections:
-            raise ConnectionLost("the session broke while the controller took office")
+        try:
+            await tenure.begin()
+            if self.store.state is not SessionState.CONNECTED or self._connections != connections:
+                raise ConnectionLost("the session broke while the controller took office")
+        except BaseException:
+            tenure.over = True
+            raise
+        self._leave_office()
         self.tenure = tenure
         self._show_controller(self.broker_id)
         unfinished = [name for name, topic in tenure.state.topics.items() if topic.deleting]
@@ -221,6 +226,13 @@ class Controller:
             self.end_deletion(unfinished, tenure.announce_deletion(unfinished)).addErrback(
                 lambda failure: self._log.info("deletion goes on later: {error}", error=failure.value)
             )
+
+    def _leave_office(self) -> Tenure | None:
+        """Be the controller no more, as far as we can tell; the tenure that ended, if there was one."""
+        tenure, self.tenure = self.tenure, None
+        if tenure is not None:
+            tenure.over = True
+        return tenure
 
     async def _as_controller(self, run: Callable[[Tenure], Awaitable[None]]) -> None:
         if self.tenure is not None:
@@ -231,7 +243,7 @@ class Controller:
 
     def _give_up(self, failure: Failure) -> None:
         """End the tenure, if there is one, and try again: at once when deposed, later when something is wrong."""
-        self.tenure = None
+        self._leave_office()
         if failure.check(ConnectionLost, SessionLost) is not None:
             return  # The next CONNECTED begins anew.
         if failure.check(Deposed) is not None:

@@ -9,6 +9,7 @@ the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from attrs import define, evolve, field, frozen
 from twisted.internet.defer import Deferred, gatherResults
@@ -20,7 +21,13 @@ from logbus.cluster.controller.election import Election, due_elections
 from logbus.cluster.controller.fence import Fence
 from logbus.cluster.controller.loading import load_brokers, load_state
 from logbus.cluster.controller.state import ABSENT, ControllerState, PartitionRecord, TopicRecord
-from logbus.cluster.icluster import Announcement, DeletedTopic, IAnnouncementReceiver, PartitionErrors
+from logbus.cluster.icluster import (
+    Announcement,
+    DeletedTopic,
+    IAnnouncementReceiver,
+    PartitionErrors,
+    ReceiverFor,
+)
 from logbus.cluster.metadata import BrokerImage
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.imetastore import Create, Delete, NoNode, Op, Set, Watcher
@@ -65,6 +72,7 @@ class Tenure:
 
     :ivar epoch: the controller epoch; ``fence`` makes sure that it is still current at every write.
     :ivar receiver_for: how to reach a broker.
+    :ivar over: nothing is to be said in its name any more.
     :ivar unclean_allowed: whether a topic's overrides allow unclean election.
     :ivar brokers_moved: watches the brokers' registrations.
     :ivar replicas_failed: told when a broker answers that it cannot bring up some of its replicas.
@@ -73,10 +81,11 @@ class Tenure:
     broker_id: int
     epoch: int
     fence: Fence
-    receiver_for: Callable[[BrokerImage], IAnnouncementReceiver]
+    receiver_for: ReceiverFor
     unclean_allowed: Callable[[Mapping[str, str]], bool]
     brokers_moved: Watcher
     replicas_failed: ReplicasFailed
+    over: bool = field(default=False, init=False)
     state: ControllerState = field(factory=ControllerState, init=False)
     _receivers: dict[int, tuple[int, IAnnouncementReceiver]] = field(factory=dict, init=False)
     _log = Logger()
@@ -292,10 +301,17 @@ class Tenure:
         )
         return Delivery(answers.addCallback(lambda all: {name: error for one in all for name, error in one.items()}))
 
+    def everything_for(self, broker: BrokerImage) -> Announcement | None:
+        """All there is, for a broker that may have missed something; None if it is gone, or the tenure over."""
+        known = self.state.brokers.get(broker.broker_id)
+        if self.over or known is None or known.epoch != broker.epoch:
+            return None
+        return everything(self.state, [known], self.broker_id, self.epoch)[broker.broker_id]
+
     def _send_one(self, broker: BrokerImage, announcement: Announcement) -> Deferred[PartitionErrors]:
         epoch, receiver = self._receivers.get(broker.broker_id, (None, None))
         if receiver is None or epoch != broker.epoch:
-            receiver = self.receiver_for(broker)
+            receiver = self.receiver_for(broker, partial(self.everything_for, broker))
             self._receivers[broker.broker_id] = (broker.epoch, receiver)
 
         def answered(errors: PartitionErrors) -> PartitionErrors:
