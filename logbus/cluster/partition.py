@@ -56,6 +56,24 @@ class Partition:
             return True
         return False
 
+    def heard(self, leaders_high_watermark: int, log_end_offset: int) -> bool:
+        """
+        As follower: the leader said what is committed, and the log ends at ``log_end_offset`` now.
+
+        :return: whether the high watermark moved; it never goes back, as the leader's may be behind for a while.
+        """
+        self.log_end_offset = log_end_offset
+        committed = min(leaders_high_watermark, log_end_offset)
+        if self.is_leader or committed <= self.high_watermark:
+            return False
+        self.high_watermark = committed
+        return True
+
+    def cut(self, log_end_offset: int) -> None:
+        """As follower: the log was truncated. What is gone is not committed, whatever was thought of it."""
+        self.log_end_offset = log_end_offset
+        self.high_watermark = min(self.high_watermark, log_end_offset)
+
     def check_leader(self, current_epoch: int = NO_EPOCH) -> None:
         """
         Refuse what only the leader of ``current_epoch`` may serve (KIP-320).

@@ -102,6 +102,24 @@ class Replica:
         else:
             self._tell(_ENOUGH)
 
+    def follow(self, data: Buffer, leaders_high_watermark: int) -> int:
+        """
+        Append what the leader answered, and take over what it says is committed.
+
+        :param data: whole batches with their offsets and epochs, or nothing; neither kept nor changed.
+        :return: how many offsets the log grew by.
+        :raise ApiError: CORRUPT_MESSAGE; what lies before the damage was appended.
+        :raise StorageError: the disk failed.
+        """
+        log, before = self.log, self.log.log_end_offset
+        try:
+            if data:
+                log.append_as_follower(data, self.partition.leader_epoch)
+        finally:
+            if self.partition.heard(leaders_high_watermark, log.log_end_offset) and self.watchers:
+                self._tell(_ENOUGH)
+        return log.log_end_offset - before
+
     def durable(self) -> Deferred[None] | None:
         """
         When what was appended so far is durable on all in-sync replicas: now (None), or when the Deferred fires.

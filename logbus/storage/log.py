@@ -50,7 +50,7 @@ from logbus.storage.settings import StorageSettings
 from logbus.storage.validation import LOG_APPEND_TIME, validate_for_topic
 
 _BASE_OFFSET = attrgetter("base_offset")
-_NO_LIMIT = 2**63 - 1
+MAX_EPOCH = 2**31 - 1
 
 
 class Appended(NamedTuple):
@@ -287,11 +287,12 @@ class Log:
         self._wrote(segment, durability, header, base_offset, leader_epoch)
         return Appended(base_offset, last_offset, append_time, self.log_start_offset, header.length + 12)
 
-    def append_as_follower(self, data: Buffer) -> int:
+    def append_as_follower(self, data: Buffer, leader_epoch: int = MAX_EPOCH) -> int:
         """
         Append what the leader's log has behind ours: batches with their offsets and epochs as they are.
 
         :param data: whole batches; a partial one at the end is left out.
+        :param leader_epoch: in which the leader leads: it has no batch of a later one.
         :returns: the log's new end.
         :raises ApiError: CORRUPT_MESSAGE: a batch is damaged, or does not lie behind the log's end. Batches before it
             were appended.
