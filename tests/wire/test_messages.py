@@ -29,6 +29,13 @@ NOT_IN_KIO = {
     "OffsetForLeaderEpoch": {0, 1},
     "OffsetCommit": {0, 1},
     "OffsetFetch": {0},
+    # Ours.
+    "Introduce": {0},
+    "Announce": {0},
+    "AlterPartitions": {0},
+    "ShutDown": {0},
+    "ReportFailed": {0},
+    "Forward": {0},
 }
 
 #: Tags that no message has, in order.

@@ -11,6 +11,7 @@ The messages, one family per module, and the register of APIs by number.
 :mod:`~logbus.wire.messages.groups`            coordinators, members of groups
 :mod:`~logbus.wire.messages.consumer_groups`   groups of the newer protocol (KIP-848)
 :mod:`~logbus.wire.messages.offsets`           offsets that groups commit
+:mod:`~logbus.wire.messages.cluster`           what brokers tell each other
 :mod:`~logbus.wire.messages.consumer_protocol` what members of a group tell each other (no API of its own)
 :mod:`~logbus.wire.messages.group_log`         the records of ``__consumer_offsets`` (no API of its own)
 ============================================== ===================================================
@@ -50,6 +51,14 @@ _FAMILIES = {
         42: "DeleteGroups",
     },
     "consumer_groups": {68: "ConsumerGroupHeartbeat", 69: "ConsumerGroupDescribe"},
+    "cluster": {
+        1000: "Introduce",
+        1001: "Announce",
+        1002: "AlterPartitions",
+        1003: "ShutDown",
+        1004: "ReportFailed",
+        1005: "Forward",
+    },
     "offsets": {8: "OffsetCommit", 9: "OffsetFetch", 47: "OffsetDelete"},
 }
 

@@ -1,4 +1,4 @@
-"""Kafka's names of its APIs."""
+"""Names of APIs: Kafka's, and from 1000 on those between our brokers."""
 
 from __future__ import annotations
 
@@ -97,4 +97,10 @@ API_NAMES: dict[int, str] = {
     90: "DescribeShareGroupOffsets",
     91: "AlterShareGroupOffsets",
     92: "DeleteShareGroupOffsets",
+    1000: "Introduce",
+    1001: "Announce",
+    1002: "AlterPartitions",
+    1003: "ShutDown",
+    1004: "ReportFailed",
+    1005: "Forward",
 }

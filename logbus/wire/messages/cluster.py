@@ -1,0 +1,264 @@
+"""
+What brokers tell each other: Introduce (1000), Announce (1001), AlterPartitions (1002), ShutDown (1003), ReportFailed
+(1004), Forward (1005).
+
+The numbers are ours, far above Kafka's, and never told to clients. Who asks is known from Introduce, which comes first
+on every connection between brokers; the others therefore do not say it again.
+"""
+
+from __future__ import annotations
+
+from logbus.wire.schema import Bool, Bytes, Int16, Int32, Int64, String, Uuid, field, message, struct
+
+
+@message(1000, versions="0", flexible="0+")
+class IntroduceRequest:
+    """
+    The first request on a connection between brokers: who asks, and whom it wants.
+
+    :ivar incarnation: of the sender's registration; only brokers can know it.
+    :ivar receiver_id: the broker that the sender means to talk to.
+    """
+
+    cluster_id: String
+    broker_id: Int32
+    broker_epoch: Int64
+    incarnation: Uuid
+    receiver_id: Int32
+    feature_level: Int16
+
+
+@message(1000, versions="0", flexible="0+")
+class IntroduceResponse:
+    """The answer to :class:`IntroduceRequest`; with an error the connection stays a client's."""
+
+    error_code: Int16 = 0
+    error_message: String | None = None
+    feature_level: Int16 = 0
+
+
+@struct
+class PartitionNumbers:
+    """Partitions of one topic."""
+
+    topic: String
+    partitions: list[Int32]
+
+
+@message(1001, versions="0", flexible="0+")
+class AnnounceRequest:
+    """
+    A batch of decisions of the controller.
+
+    :ivar broker_epoch: of the broker that is meant.
+    :ivar body: an :class:`AnnouncementBody`, read only once the sender has proved to be the controller that it names.
+    """
+
+    controller_id: Int32
+    controller_epoch: Int32
+    broker_epoch: Int64
+    body: Bytes
+
+
+@struct
+class FailedPartition:
+    """A partition that could not be brought up."""
+
+    topic: String
+    partition: Int32
+    error_code: Int16
+    error_message: String | None = None
+
+
+@message(1001, versions="0", flexible="0+")
+class AnnounceResponse:
+    """The answer to :class:`AnnounceRequest`, once what was announced is served."""
+
+    error_code: Int16 = 0
+    error_message: String | None = None
+    failed: list[FailedPartition] = field(factory=list)
+
+
+@struct
+class AnnouncedEndpoint:
+    """Where a broker is reached on one listener."""
+
+    listener: String
+    host: String
+    port: Int32
+    protocol: String
+
+
+@struct
+class AnnouncedBroker:
+    """A broker that lives."""
+
+    broker_id: Int32
+    epoch: Int64
+    incarnation: Uuid
+    feature_level: Int16
+    rack: String | None = None
+    endpoints: list[AnnouncedEndpoint]
+
+
+@struct
+class Setting:
+    """A key and its value."""
+
+    name: String
+    value: String
+
+
+@struct
+class AnnouncedSettings:
+    """The overrides of a topic, or of a broker."""
+
+    entity: String
+    settings: list[Setting]
+
+
+@struct
+class PartitionRole:
+    """Who holds a partition, and who leads it."""
+
+    partition: Int32
+    leader: Int32
+    leader_epoch: Int32
+    controller_epoch: Int32
+    version: Int32
+    is_new: Bool
+    replicas: list[Int32]
+    isr: list[Int32]
+    eligible: list[Int32]
+
+
+@struct
+class AnnouncedTopic:
+    """Partitions of one topic."""
+
+    name: String
+    topic_id: Uuid
+    overrides: list[Setting]
+    partitions: list[PartitionRole]
+
+
+@struct
+class AnnouncedDeletion:
+    """A topic that is gone, with the number of partitions it had."""
+
+    name: String
+    topic_id: Uuid
+    partitions: Int32
+
+
+@message(None, versions="0", flexible="0+")
+class AnnouncementBody:
+    """What an announcement says, whoever is told."""
+
+    full: Bool
+    brokers: list[AnnouncedBroker] | None = None
+    deleted: list[AnnouncedDeletion]
+    topics: list[AnnouncedTopic]
+    configs: list[AnnouncedSettings]
+    broker_configs: list[AnnouncedSettings]
+
+
+@struct
+class WantedIsr:
+    """The in-sync replicas that the leader of a partition wants."""
+
+    topic: String
+    partition: Int32
+    leader_epoch: Int32
+    version: Int32
+    isr: list[Int32]
+
+
+@message(1002, versions="0", flexible="0+")
+class AlterPartitionsRequest:
+    """A leader asks the controller to change in-sync replicas (as AlterPartition does, KIP-497)."""
+
+    broker_epoch: Int64
+    changes: list[WantedIsr]
+
+
+@struct
+class AlteredPartition:
+    """The state of a partition that is in the metadata store now, or why it was not changed."""
+
+    topic: String
+    partition: Int32
+    error_code: Int16 = 0
+    error_message: String | None = None
+    leader: Int32 = -1
+    leader_epoch: Int32 = -1
+    controller_epoch: Int32 = -1
+    version: Int32 = -1
+    isr: list[Int32] = field(factory=list)
+    eligible: list[Int32] = field(factory=list)
+
+
+@message(1002, versions="0", flexible="0+")
+class AlterPartitionsResponse:
+    """The answer to :class:`AlterPartitionsRequest`."""
+
+    error_code: Int16 = 0
+    error_message: String | None = None
+    partitions: list[AlteredPartition] = field(factory=list)
+
+
+@message(1003, versions="0", flexible="0+")
+class ShutDownRequest:
+    """A broker is about to stop, and asks the controller to have others lead what it leads."""
+
+    broker_epoch: Int64
+
+
+@message(1003, versions="0", flexible="0+")
+class ShutDownResponse:
+    """The answer to :class:`ShutDownRequest`, with what the broker leads all the same."""
+
+    error_code: Int16 = 0
+    error_message: String | None = None
+    remaining: list[PartitionNumbers] = field(factory=list)
+
+
+@message(1004, versions="0", flexible="0+")
+class ReportFailedRequest:
+    """A broker's replicas went offline with their log directory."""
+
+    broker_epoch: Int64
+    failed: list[PartitionNumbers]
+
+
+@message(1004, versions="0", flexible="0+")
+class ReportFailedResponse:
+    """The answer to :class:`ReportFailedRequest`."""
+
+    error_code: Int16 = 0
+    error_message: String | None = None
+
+
+@message(1005, versions="0", flexible="0+")
+class ForwardRequest:
+    """
+    A client's request that only the controller can serve, from the broker that it came to.
+
+    :ivar body: the request's, without its header, at ``api_version``.
+    """
+
+    api_key: Int16
+    api_version: Int16
+    principal: String
+    client_id: String | None = None
+    host: String
+    body: Bytes
+
+
+@message(1005, versions="0", flexible="0+")
+class ForwardResponse:
+    """The answer to :class:`ForwardRequest`: the response's body as the client is to get it, or why there is none."""
+
+    error_code: Int16 = 0
+    error_message: String | None = None
+    body: Bytes = b""
