@@ -65,7 +65,10 @@ class LeaderAndIsr:
     :ivar controller_epoch: epoch of the controller that wrote this.
     :ivar version: the znode's version; compare-and-set token for the next change.
     :ivar eligible: broker ids outside the ISR that have every committed record all the same, since the ISR has been
-        smaller than ``min.insync.replicas`` from when they left it (KIP-966's eligible leader replicas).
+        smaller than ``min.insync.replicas`` from when they left it (KIP-966's eligible leader replicas). While there
+        are any, a leader's high watermark stands still, whatever the leader takes for the minimum.
+    :ivar unclean_epoch: the leader epoch that an unclean election began last, −1 if none ever did: what was committed
+        before it may be gone, and followers that have it may have to cut it off.
     """
 
     leader: int
@@ -74,6 +77,7 @@ class LeaderAndIsr:
     controller_epoch: int = 0
     version: int = 0
     eligible: tuple[int, ...] = ()
+    unclean_epoch: int = NO_EPOCH
 
 
 def topic_name_problem(name: str) -> str | None:

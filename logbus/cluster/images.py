@@ -22,6 +22,8 @@ class BrokerImage:
     :ivar epoch: the czxid of its registration; grows with every restart.
     :ivar incarnation: of its life; brokers prove with it to each other who they are, so clients are never told.
     :ivar feature_level: what it can do with other brokers.
+    :ivar unsynced_lost: it came up without what it had not synced; see :class:`.Registration`.
+    :ivar logs_lost: it came up with a new log directory; see :class:`.Registration`.
     """
 
     broker_id: int
@@ -30,6 +32,8 @@ class BrokerImage:
     epoch: int = -1
     incarnation: UUID | None = None
     feature_level: int = 0
+    unsynced_lost: bool = False
+    logs_lost: bool = False
 
 
 @frozen

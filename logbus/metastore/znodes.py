@@ -69,6 +69,8 @@ class Registration:
     :ivar incarnation: made anew at every start: tells our own node from one of a former life.
     :ivar timestamp: of the registration, in milliseconds since 1970.
     :ivar features: finalized feature ranges (KIP-584), by name.
+    :ivar unsynced_lost: it did not stop cleanly, and its machine was started since: what was not synced is gone.
+    :ivar logs_lost: a log directory is new: what another in its place may have held is gone, synced or not.
     """
 
     broker_id: int
@@ -79,6 +81,8 @@ class Registration:
     security_protocols: Mapping[str, str] = MappingProxyType({})
     feature_level: int = FEATURE_LEVEL
     features: Mapping[str, Mapping[str, int]] = MappingProxyType({})
+    unsynced_lost: bool = False
+    logs_lost: bool = False
 
 
 @frozen
@@ -143,6 +147,8 @@ class BrokerIdZnode:
                 "features": {name: dict(levels) for name, levels in registration.features.items()},
                 "incarnation": str(registration.incarnation),
                 "feature_level": registration.feature_level,
+                "unsynced_lost": registration.unsynced_lost,
+                "logs_lost": registration.logs_lost,
             }
         )
 
@@ -159,6 +165,8 @@ class BrokerIdZnode:
                 dict(node.get("listener_security_protocol_map", {})),
                 int(node.get("feature_level", 0)),
                 {name: dict(levels) for name, levels in node.get("features", {}).items()},
+                bool(node.get("unsynced_lost", False)),
+                bool(node.get("logs_lost", False)),
             )
 
 
@@ -218,7 +226,7 @@ class StateZnode:
         return (
             f'{{"controller_epoch":{state.controller_epoch},"leader":{state.leader},"version":{cls.VERSION},'
             f'"leader_epoch":{state.leader_epoch},"isr":[{",".join(map(str, state.isr))}],'
-            f'"eligible":[{",".join(map(str, state.eligible))}]}}'
+            f'"eligible":[{",".join(map(str, state.eligible))}],"unclean_epoch":{state.unclean_epoch}}}'
         ).encode("ascii")
 
     @classmethod
@@ -234,6 +242,7 @@ class StateZnode:
                 int(node["controller_epoch"]),
                 version,
                 tuple(map(int, node.get("eligible", ()))),
+                int(node.get("unclean_epoch", -1)),
             )
 
 

@@ -140,6 +140,7 @@ def _elected(
             isr=isr,
             controller_epoch=controller_epoch,
             version=current.version + 1,
+            unclean_epoch=current.leader_epoch + 1 if unclean else current.unclean_epoch,
         ),
         unclean,
     )

@@ -65,6 +65,8 @@ async def load_brokers(store: IMetadataStore, watch: Watcher) -> dict[int, Broke
             stat.czxid,
             registration.incarnation,
             registration.feature_level,
+            registration.unsynced_lost,
+            registration.logs_lost,
         )
     return brokers
 

@@ -337,7 +337,7 @@ class ClusterTests(ControllerCase):
         self.assertEqual(self.seen(self.nodes[0]).leader, -1)
         edit = {"t": lambda now: {"unclean.leader.election.enable": "true"}}
         self.successResultOf(self.nodes[0].admin.alter_topic_configs(edit))
-        self.assertEqual(self.seen(self.nodes[0]), LeaderAndIsr(1, 3, (1,), 1, 3))
+        self.assertEqual(self.seen(self.nodes[0]), LeaderAndIsr(1, 3, (1,), 1, 3, unclean_epoch=3))
 
     def test_one_in_sync_comes_back(self) -> None:
         """Then it leads, cleanly."""
