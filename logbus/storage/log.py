@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import uuid
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -284,7 +284,7 @@ class Log:
         segment = self._segment_for(header, last_offset, now_ms)
         prefix = patched_prefix(header, base_offset, leader_epoch)
         segment.log.get().write(segment.size, (prefix, memoryview(data)[PREFIX_SIZE:]))
-        self._wrote(segment, durability, header, base_offset, leader_epoch)
+        self.wrote(segment, durability, (header,), base_offset, leader_epoch)
         return Appended(base_offset, last_offset, append_time, self.log_start_offset, header.length + 12)
 
     def append_as_follower(self, data: Buffer, leader_epoch: int = MAX_EPOCH) -> int:
@@ -306,7 +306,7 @@ class Log:
                 self._check_from_leader(data, position, header)
                 segment = self._segment_for(header, header.last_offset, now_ms)
                 segment.log.get().write(segment.size, (view[position : position + header.size],))
-                self._wrote(segment, durability, header, header.base_offset, header.leader_epoch)
+                self.wrote(segment, durability, (header,), header.base_offset, header.leader_epoch)
         except DecodeError as error:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.partition}: from the leader: {error}") from error
         return self.log_end_offset
@@ -320,23 +320,34 @@ class Log:
                 ErrorCode.CORRUPT_MESSAGE, f"{self.partition}: batch at offset {header.base_offset}: {problem}"
             )
 
-    def _wrote(
-        self, segment: Segment, durability: Durability, header: BatchHeader, base_offset: int, leader_epoch: int
+    def wrote(
+        self,
+        segment: Segment,
+        durability: Durability,
+        headers: Sequence[BatchHeader],
+        base_offset: int,
+        leader_epoch: int,
     ) -> None:
-        """The bookkeeping after a batch was written: no step of it may fail."""
+        """
+        The bookkeeping after batches of one epoch were written: no step of it may fail.
+
+        :param base_offset: that of the first; the others follow without a gap.
+        """
         config = self.config
-        segment.appended(header, base_offset, config.index_interval_bytes)
-        end = self.log_end_offset = base_offset + header.last_offset_delta + 1
+        producers = self.producers
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
-        producers = self.producers
-        if header.producer_id >= 0:
-            producers.appended(header, base_offset)
-        producers.end_offset = end
+        size, end = segment.size, base_offset
+        for header in headers:
+            segment.appended(header, end, config.index_interval_bytes)
+            if header.producer_id >= 0:
+                producers.appended(header, end)
+            end += header.last_offset_delta + 1
+        self.log_end_offset = producers.end_offset = end
         if not self.is_touched:
             self.is_touched = True
             self.owner.touched(self)
-        durability.wrote(segment, header.length + 12)
+        durability.wrote(segment, segment.size - size)
         if end - self.flushed_end_offset >= config.flush_messages:
             durability.request()
 
@@ -346,9 +357,13 @@ class Log:
         if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
             # Where a leader's log has a gap this wide, the segment begins behind it.
             return self.roll(header.base_offset if last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET else None)
-        if segment.size and self._rolling.is_due(segment, header, self.config, now_ms):
+        if segment.size and self.is_roll_due(segment, header.length + 12, header.max_timestamp, now_ms):
             return self.roll()
         return segment
+
+    def is_roll_due(self, segment: Segment, size: int, max_timestamp: int, now_ms: int, batches: int = 1) -> bool:
+        """Whether what is to be appended belongs into a new segment; see :meth:`.Rolling.is_due`."""
+        return self._rolling.is_due(segment, size, max_timestamp, self.config, now_ms, batches)
 
     def roll(self, base_offset: int | None = None) -> Segment:
         """
@@ -440,10 +455,13 @@ class Log:
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         """
         Where the records of a leader epoch end; see :meth:`EpochHistory.end_offset_for`. The epoch this replica leads
-        in is known even before its first batch.
+        in is known even before its first batch, and begins at the log's end then.
         """
-        if epoch == self.leader_epoch and epoch > self.epochs.latest:
-            return OffsetAndEpoch(self.log_end_offset, epoch)
+        latest = self.epochs.latest
+        if latest < epoch <= self.leader_epoch:
+            # Of an epoch that is not here, the largest one before it that is; of an empty history, that it ends here.
+            known = epoch if epoch == self.leader_epoch or latest == NO_EPOCH else latest
+            return OffsetAndEpoch(self.log_end_offset, known)
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     def epoch_at(self, offset: int) -> int:
