@@ -31,6 +31,7 @@ from zope.interface import implementer
 
 from logbus.admin.lags import Lags
 from logbus.admin.site import AdminSite
+from logbus.cluster.controller.rules import TopicRules
 from logbus.cluster.controller.service import Controller
 from logbus.cluster.membership import Membership, ensure_cluster, refuse_other_brokers
 from logbus.cluster.metadata import ClusterMetadata
@@ -169,7 +170,7 @@ class Broker(OrderedService):
             self.membership.registration.incarnation,
             self.metadata,
             lambda image, everything: self.receiver,
-            lambda overrides: self._topic_config(overrides).unclean_leader_election_enable,
+            self._topic_rules,
             reactor,
             wall_clock,
         )
@@ -314,6 +315,10 @@ class Broker(OrderedService):
 
     def _topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
         return self.config.topic_config(usable_topic_overrides(overrides))
+
+    def _topic_rules(self, overrides: Mapping[str, str]) -> TopicRules:
+        config = self._topic_config(overrides)
+        return TopicRules(config.unclean_leader_election_enable, config.min_insync_replicas, config.flush_before_ack)
 
     def _topic_defaults(self) -> TopicDefaults:
         factor = self.config.get(keys.DEFAULT_REPLICATION_FACTOR)

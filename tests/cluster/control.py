@@ -13,6 +13,7 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from logbus.cluster.controller.rules import TopicRules
 from logbus.cluster.controller.service import Controller
 from logbus.cluster.icluster import (
     Everything,
@@ -123,7 +124,7 @@ class Node:
             incarnation,
             self.metadata,
             self.cluster.receiver_for,
-            lambda overrides: overrides.get("unclean.leader.election.enable") == "true",
+            rules_for,
             clock,
             clock.seconds,
         )
@@ -195,3 +196,12 @@ def _check(overrides: Mapping[str, str | None]) -> None:
     for name, value in overrides.items():
         if value is None or name.startswith("bad."):
             raise ConfigError(f"{name}: {value!r} is not valid")
+
+
+def rules_for(overrides: Mapping[str, str]) -> TopicRules:
+    """Rules by Kafka's names, with defaults of their own."""
+    return TopicRules(
+        unclean_allowed=overrides.get("unclean.leader.election.enable") == "true",
+        min_insync=int(overrides.get("min.insync.replicas", "1")),
+        flushes=overrides.get("flush.before.ack", "true") == "true",
+    )

@@ -9,7 +9,7 @@ that did not fit) ends the tenure: the next one begins by reading everything aga
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 from uuid import UUID
 
@@ -21,6 +21,7 @@ from twisted.python.failure import Failure
 
 from logbus.cluster.controller.candidacy import Candidate, Elected
 from logbus.cluster.controller.fence import Deposed, Fence
+from logbus.cluster.controller.rules import RulesFor
 from logbus.cluster.controller.tenure import Delivery, Tenure
 from logbus.cluster.icluster import ReceiverFor
 from logbus.cluster.metadata import BrokerImage, ClusterMetadata
@@ -53,7 +54,7 @@ class Controller:
     without a leader.
 
     :ivar receiver_for: how to reach a broker of that image (itself included).
-    :ivar unclean_allowed: whether a topic's overrides, over the defaults, allow unclean election.
+    :ivar rules_for: what a topic's overrides say, laid over the defaults.
     :ivar tenure: None while another broker holds office, or nobody knows.
     """
 
@@ -62,7 +63,7 @@ class Controller:
     incarnation: UUID
     metadata: ClusterMetadata
     receiver_for: ReceiverFor
-    unclean_allowed: Callable[[Mapping[str, str]], bool]
+    rules_for: RulesFor
     clock: IReactorTime
     wall_clock: Callable[[], float]
     tenure: Tenure | None = field(default=None, init=False)
@@ -206,7 +207,7 @@ class Controller:
             elected.epoch,
             Fence(self.store, elected.token),
             self.receiver_for,
-            self.unclean_allowed,
+            self.rules_for,
             self._brokers_moved,
             self.report_failed,
         )

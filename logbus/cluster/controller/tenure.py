@@ -19,12 +19,15 @@ from twisted.python.failure import Failure
 from logbus.cluster.controller.announcements import Batch, changes, everything
 from logbus.cluster.controller.election import Election, due_elections
 from logbus.cluster.controller.fence import Fence
+from logbus.cluster.controller.isrchanges import granted
 from logbus.cluster.controller.loading import load_brokers, load_state
+from logbus.cluster.controller.rules import RulesFor
 from logbus.cluster.controller.state import ABSENT, ControllerState, PartitionRecord, TopicRecord
 from logbus.cluster.icluster import (
     Announcement,
     DeletedTopic,
     IAnnouncementReceiver,
+    IsrChange,
     PartitionErrors,
     ReceiverFor,
 )
@@ -39,7 +42,7 @@ from logbus.metastore.znodes import (
     StateZnode,
     TopicZnode,
 )
-from logbus.model import TopicPartition
+from logbus.model import LeaderAndIsr, TopicPartition
 
 
 @frozen
@@ -73,7 +76,7 @@ class Tenure:
     :ivar epoch: the controller epoch; ``fence`` makes sure that it is still current at every write.
     :ivar receiver_for: how to reach a broker.
     :ivar over: nothing is to be said in its name any more.
-    :ivar unclean_allowed: whether a topic's overrides allow unclean election.
+    :ivar rules_for: what a topic's overrides say, laid over the defaults.
     :ivar brokers_moved: watches the brokers' registrations.
     :ivar replicas_failed: told when a broker answers that it cannot bring up some of its replicas.
     """
@@ -82,7 +85,7 @@ class Tenure:
     epoch: int
     fence: Fence
     receiver_for: ReceiverFor
-    unclean_allowed: Callable[[Mapping[str, str]], bool]
+    rules_for: RulesFor
     brokers_moved: Watcher
     replicas_failed: ReplicasFailed
     over: bool = field(default=False, init=False)
@@ -149,10 +152,13 @@ class Tenure:
         return self._announce(evolve(batch, partitions=batch.partitions | elected))
 
     async def _elect(self, names: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        outcomes = due_elections(self.state, names, self.epoch, self.unclean_allowed)
+        outcomes = due_elections(self.state, names, self.epoch, self._unclean_allowed)
         await self.fence.write(self._election_ops(outcomes))
         self._note(outcomes)
         return frozenset(outcomes)
+
+    def _unclean_allowed(self, overrides: Mapping[str, str]) -> bool:
+        return self.rules_for(overrides).unclean_allowed
 
     def _election_ops(self, outcomes: Mapping[TopicPartition, Election]) -> Iterable[Sequence[Op]]:
         for name, outcome in outcomes.items():
@@ -178,6 +184,64 @@ class Tenure:
                     leader=outcome.result.leader,
                     epoch=outcome.result.leader_epoch,
                 )
+
+    async def alter_partitions(
+        self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChange]
+    ) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
+        """
+        Grant a leader's wishes to change in-sync replicas, those that can be: see :func:`.granted`.
+
+        :raise ApiError: STALE_BROKER_EPOCH: the one who asks is not registered, or was in a former life.
+        """
+        await self._check_broker(broker_id, broker_epoch)
+        answers: dict[TopicPartition, LeaderAndIsr | ApiError] = {}
+        changed: dict[TopicPartition, LeaderAndIsr] = {}
+        for change in changes:
+            name = change.topic_partition
+            try:
+                topic, record = self._existing(name)
+                answers[name] = state = granted(
+                    change,
+                    record,
+                    broker_id,
+                    lambda number, name=name: self.state.serves(number, name),  # type: ignore[misc]
+                    self.rules_for(topic.overrides),
+                    self.epoch,
+                )
+            except ApiError as error:
+                answers[name] = error
+                continue
+            if state is not record.state:
+                changed[name] = state
+        await self.fence.write(self._state_ops(changed))
+        for name, state in changed.items():
+            self.state.partition(name).state = state
+        if changed:
+            self._announce(Batch(partitions=frozenset(changed)))
+        return answers
+
+    def _state_ops(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> Iterable[Sequence[Op]]:
+        for name, state in states.items():
+            yield (Set(StateZnode.path(*name), StateZnode.encode(state), state.version - 1),)
+
+    def _existing(self, name: TopicPartition) -> tuple[TopicRecord, PartitionRecord]:
+        topic = self.state.topics.get(name.topic)
+        if topic is None or topic.deleting or not 0 <= name.partition < len(topic.partitions):
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}")
+        return topic, topic.partitions[name.partition]
+
+    async def _check_broker(self, broker_id: int, broker_epoch: int) -> None:
+        """Make sure that it is this life of a broker that asks."""
+        for look_again in (True, False):
+            known = self.state.brokers.get(broker_id)
+            if known is not None and known.epoch == broker_epoch:
+                return
+            if look_again:
+                # It may have registered just now, and ask before the watch told us.
+                await self.refresh_brokers()
+        raise ApiError(
+            ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered with the epoch {broker_epoch}"
+        )
 
     # Topics.
 
@@ -216,7 +280,7 @@ class Tenure:
         before = {topic.name: self.state.topics.get(topic.name) for topic in topics}
         self.state.topics.update((topic.name, topic) for topic in topics)
         try:
-            outcomes = due_elections(self.state, sorted(created), self.epoch, self.unclean_allowed)
+            outcomes = due_elections(self.state, sorted(created), self.epoch, self._unclean_allowed)
             await self.fence.write([*groups, *self._election_ops(outcomes)])
         except BaseException:
             for name, topic in before.items():
