@@ -168,6 +168,10 @@ def listeners_of(options: Options, config: ConfigView) -> list[Listener]:
     for name in advertised:
         if name not in names:
             raise ConfigError(f"--advertise {name}: there is no such listener; there are: {', '.join(names)}")
+    among = config.get(keys.INTER_BROKER_LISTENER_NAME)
+    serving = [listener.name for listener in found if listener.protocol == "kafka"]
+    if among is not None and among.upper() not in {name.upper() for name in serving}:
+        raise ConfigError(f"inter.broker.listener.name={among} is not one of the listeners: {', '.join(serving)}")
     return [Listener(at.name, at.protocol, at.endpoint, advertised.get(at.name)) for at in found]
 
 

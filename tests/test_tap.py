@@ -105,6 +105,7 @@ def stop(process: subprocess.Popen[str]) -> str:
         (["--listen", "kafka:tcp:0", "--listen", "kafka:tcp:0"], "two listeners are named kafka"),
         (["--advertise", "kafka"], "--advertise kafka: expected NAME=HOST:PORT"),
         (["--advertise", "other=host:1"], "--advertise other: there is no such listener; there are: kafka, admin"),
+        (["-s", "inter.broker.listener.name=admin"], "inter.broker.listener.name=admin is not one of the listeners"),
         (["--as-version", "0.11"], "--as-version 0.11: expected one of 2.1, "),
         (
             ["--zookeeper", "localhost:port"],

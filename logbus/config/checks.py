@@ -130,11 +130,6 @@ def _check_listeners(values: _Reader, findings: Findings) -> None:
             listener.host not in ("0.0.0.0", "::") or listener in listeners,
             f"advertised.listeners: {listener} is no address that a client could connect to",
         )
-    among = values.get(keys.INTER_BROKER_LISTENER_NAME)
-    findings.must(
-        among is None or among.upper() in names,
-        f"inter.broker.listener.name={among} is not one of listeners: {sorted(names)}",
-    )
 
 
 def check_topic(config: TopicConfig) -> Findings:

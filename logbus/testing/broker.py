@@ -13,11 +13,7 @@ kill it.
 
 from __future__ import annotations
 
-import re
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -27,7 +23,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
-from logbus.errors import LogbusError
+from logbus.testing.process import BrokerFailed, BrokerProcess
+
+__all__ = ["TEST_CONFIG", "Broker", "BrokerFailed", "close_reactor", "local_listener", "private_reactor"]
 
 if TYPE_CHECKING:
     from twisted.internet.posixbase import PosixReactorBase
@@ -40,19 +38,11 @@ TEST_CONFIG: Mapping[str, str] = {
     "transaction.state.log.num.partitions": "1",
 }
 
-READY = re.compile(r"logbus broker \d+ ready: (?P<listeners>.*)")
-ADDRESS = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)=(?P<address>\S+:\d+)")
-
-
-class BrokerFailed(LogbusError):
-    """The broker did not start, or did not stop."""
-
 
 class _Runner(Protocol):
     """A running broker."""
 
-    addresses: Mapping[str, str]
-
+    def wait_ready(self, timeout: float) -> Mapping[str, str]: ...
     def stop(self, timeout: float) -> None: ...
     def kill(self) -> None: ...
 
@@ -102,22 +92,58 @@ class Broker:
         """Whether it was started and not stopped."""
         return self._runner is not None
 
+    @property
+    def started(self) -> bool:
+        """Whether it was ever ready: then it has addresses."""
+        return bool(self._addresses)
+
+    @property
+    def pid(self) -> int:
+        """
+        Its process.
+
+        :raise BrokerFailed: it has none of its own, or does not run.
+        """
+        return self._process.process.pid
+
+    @property
+    def output(self) -> str:
+        """The last lines of its log, while it runs in a process of its own."""
+        return self._process.output
+
     def start(self) -> Broker:
         """
         Start, and wait until clients are served.
 
         :raise BrokerFailed: it did not come up; the message has its last words.
         """
+        self.launch()
+        self.wait_ready()
+        return self
+
+    def launch(self) -> None:
+        """
+        Begin to start, and return at once, so that others can do so at the same time.
+
+        :raise BrokerFailed: it is running.
+        """
         if self._runner is not None:
             raise BrokerFailed("the broker is already running")
-        listeners = {
-            "kafka": self._port("kafka"),
-            "admin": self._port("admin"),
-        }
-        run = _InProcess if self.in_process else _Subprocess
-        self._runner = run(self.config, self.data_dir, listeners, self.timeout)
-        self._addresses = dict(self._runner.addresses)
-        return self
+        self._runner = self._run()
+
+    def wait_ready(self) -> None:
+        """
+        Wait until clients are served, after :meth:`launch`.
+
+        :raise BrokerFailed: it did not come up; the message has its last words.
+        """
+        if self._runner is None:
+            raise BrokerFailed("the broker was not started")
+        try:
+            self._addresses = dict(self._runner.wait_ready(self.timeout))
+        except BrokerFailed:
+            self._runner = None
+            raise
 
     def stop(self) -> None:
         """Stop as SIGTERM does: in order, with nothing left to recover."""
@@ -135,6 +161,18 @@ class Broker:
             self._runner.kill()
             self._runner = None
 
+    def freeze(self) -> None:
+        """
+        Have it do nothing, with its connections open, until :meth:`thaw`.
+
+        :raise BrokerFailed: it runs in this process.
+        """
+        self._process.freeze()
+
+    def thaw(self) -> None:
+        """End a :meth:`freeze`."""
+        self._process.thaw()
+
     def restart(self) -> Broker:
         """Stop in order and start again, on the same ports and data."""
         self.stop()
@@ -147,6 +185,18 @@ class Broker:
         finally:
             if self._temporary:
                 shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    @property
+    def _process(self) -> BrokerProcess:
+        if not isinstance(self._runner, BrokerProcess):
+            raise BrokerFailed("the broker has no process of its own; use Broker(in_process=False), and start it")
+        return self._runner
+
+    def _run(self) -> _Runner:
+        ports = {name: self._port(name) for name in ("kafka", "admin")}
+        if self.in_process:
+            return _InProcess(self.config, self.data_dir, ports)
+        return BrokerProcess(self.config, self.data_dir, [local_listener(name, port) for name, port in ports.items()])
 
     def _port(self, name: str) -> int:
         return int(self._addresses[name].rpartition(":")[2]) if name in self._addresses else 0
@@ -171,7 +221,7 @@ class Broker:
 class _InProcess:
     """A broker on a private reactor, in a thread of its own."""
 
-    def __init__(self, config: Mapping[str, str], data_dir: Path, ports: Mapping[str, int], timeout: float) -> None:
+    def __init__(self, config: Mapping[str, str], data_dir: Path, ports: Mapping[str, int]) -> None:
         self._started: Future[Mapping[str, str]] = Future()
         self._stopped: Future[None] = Future()
         self._reactor = private_reactor()
@@ -179,8 +229,10 @@ class _InProcess:
             target=self._run, args=(config, data_dir, ports), name="logbus-test-broker", daemon=True
         )
         self._thread.start()
+
+    def wait_ready(self, timeout: float) -> Mapping[str, str]:
         try:
-            self.addresses = self._started.result(timeout)
+            return self._started.result(timeout)
         except FutureTimeout:
             self.stop(timeout)
             raise BrokerFailed(f"the broker was not ready after {timeout:g} s") from None
@@ -240,67 +292,9 @@ class _InProcess:
         raise BrokerFailed("a broker in this process cannot be killed; use Broker(in_process=False)")
 
 
-class _Subprocess:
-    """``twistd -n logbus``, as an operator would run it."""
-
-    def __init__(self, config: Mapping[str, str], data_dir: Path, ports: Mapping[str, int], timeout: float) -> None:
-        command = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()", "-n", "--pidfile="]
-        command += ["logbus", "--data-dir", str(data_dir)]
-        for name, port in ports.items():
-            command += ["--listen", f"{name}:tcp:{port}:interface=127.0.0.1"]
-        for key, value in config.items():
-            command += ["--set", f"{key}={value}"]
-        self._lines: list[str] = []
-        self._ready: Future[Mapping[str, str]] = Future()
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        # Its output is read to the end, or a full pipe would stop it.
-        self._reader = threading.Thread(target=self._read, name="logbus-test-broker-log", daemon=True)
-        self._reader.start()
-        try:
-            self.addresses = self._ready.result(timeout)
-        except FutureTimeout:
-            self.kill()
-            raise BrokerFailed(f"the broker was not ready after {timeout:g} s:\n{self.output}") from None
-
-    @property
-    def output(self) -> str:
-        """The last lines of its log."""
-        return "\n".join(self._lines[-50:])
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._lines.append(line.rstrip("\n"))
-            del self._lines[:-1000]
-            found = READY.search(line)
-            if found and not self._ready.done():
-                self._ready.set_result(dict(ADDRESS.findall(found["listeners"])))
-        if not self._ready.done():
-            self._ready.set_exception(BrokerFailed(f"the broker ended:\n{self.output}"))
-
-    def stop(self, timeout: float) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            status = self.process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise BrokerFailed(f"the broker had not stopped after {timeout:g} s:\n{self.output}") from None
-        self._finish()
-        # twistd stops in order and then ends by the signal that stopped it, as a shell expects.
-        if status not in (0, -signal.SIGTERM):
-            raise BrokerFailed(f"the broker stopped with status {status}:\n{self.output}")
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self._finish()
-
-    def _finish(self) -> None:
-        self._reader.join()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+def local_listener(name: str, port: int, protocol: str | None = None) -> str:
+    """What ``--listen`` takes for a port of 127.0.0.1."""
+    return f"{name}={protocol or name}:tcp:{port}:interface=127.0.0.1"
 
 
 def private_reactor() -> PosixReactorBase:

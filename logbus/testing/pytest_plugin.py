@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from logbus.testing.broker import Broker
+
+if TYPE_CHECKING:
+    from logbus.testing.cluster import Cluster
 
 
 @pytest.fixture
@@ -21,3 +25,12 @@ def logbus_session_broker() -> Iterator[Broker]:
     """One broker for the whole session; tests that share it use topics of their own."""
     with Broker() as broker:
         yield broker
+
+
+@pytest.fixture
+def logbus_cluster() -> Iterator[Cluster]:
+    """Three real brokers and a ZooKeeper, for one test."""
+    from logbus.testing.cluster import Cluster
+
+    with Cluster() as cluster:
+        yield cluster

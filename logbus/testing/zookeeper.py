@@ -132,10 +132,7 @@ class ZooKeeper:
 
         :raise ZooKeeperFailed: Java or ZooKeeper is not installed, or a server did not come up.
         """
-        if shutil.which("java") is None:
-            raise ZooKeeperFailed("there is no java: apt-get install default-jre-headless")
-        if not JAR.exists():
-            raise ZooKeeperFailed(f"{JAR} is missing: apt-get install --no-install-recommends libzookeeper-java")
+        self.require()
         for server in self._servers:
             if server.process is None:
                 server.start()
@@ -149,6 +146,23 @@ class ZooKeeper:
                     raise ZooKeeperFailed(f"ZooKeeper at {server.host}:{server.port} does not serve:\n{words}")
                 time.sleep(0.05)
         return self
+
+    @staticmethod
+    def require() -> None:
+        """
+        Whether ZooKeeper can be run here.
+
+        :raise ZooKeeperFailed: Java or ZooKeeper is not installed; says what to install.
+        """
+        if shutil.which("java") is None:
+            raise ZooKeeperFailed("there is no java: apt-get install default-jre-headless")
+        if not JAR.exists():
+            raise ZooKeeperFailed(f"{JAR} is missing: apt-get install --no-install-recommends libzookeeper-java")
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of each server."""
+        return [(server.host, server.port) for server in self._servers]
 
     def stop(self, server: int | None = None) -> None:
         """End one server in order, or all; their data stays."""
@@ -276,6 +290,12 @@ def _free_port(held: ExitStack, host: str) -> int:
     probe.bind((host, 0))
     port: int = probe.getsockname()[1]
     return port
+
+
+def free_port(host: str) -> int:
+    """A port of an address that nobody has at the moment."""
+    with ExitStack() as held:
+        return _free_port(held, host)
 
 
 def _framed(message: bytes) -> bytes:

@@ -296,7 +296,6 @@ class LoadTests(SynchronousTestCase):
             ({"listeners": "PLAINTEXT://h:1,SSL://h:1"}, "a second time"),
             ({"advertised.listeners": "SSL://h:1"}, "SSL is not one of listeners"),
             ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "no address"),
-            ({"inter.broker.listener.name": "SSL"}, "inter.broker.listener.name=SSL is not one of"),
             ({"log.cleaner.min.compaction.lag.ms": "9", "log.cleaner.max.compaction.lag.ms": "8"}, "must not exceed"),
             ({"authorizer.class.name": "com.example.MyAuthorizer"}, "StandardAuthorizer"),
             ({"sasl.enabled.mechanisms": "GSSAPI"}, "SCRAM-SHA-256"),

@@ -16,7 +16,7 @@ from typing import Any
 from logbus.errors import ErrorCode
 from logbus.records.slices import joined
 from logbus.testing import Broker
-from logbus.testing.broker import _Subprocess
+from logbus.testing.process import BrokerProcess
 from logbus.wire.connection import ClientConnection
 from logbus.wire.messages.api_versions import ApiVersionsRequest
 from logbus.wire.messages.metadata import MetadataRequest
@@ -210,7 +210,7 @@ class Descriptors(unittest.TestCase):
 
     def exhausted(self, broker: Broker) -> bool:
         """Whether the broker comes to have nearly all the descriptors it may."""
-        assert isinstance(broker._runner, _Subprocess)
+        assert isinstance(broker._runner, BrokerProcess)
         held = Path(f"/proc/{broker._runner.process.pid}/fd")
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:

@@ -1,0 +1,153 @@
+"""
+``twistd -n logbus`` as a child process: started, watched until it is ready, stopped, killed, frozen.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from pathlib import Path
+
+from logbus.errors import LogbusError
+
+READY = re.compile(r"logbus broker \d+ ready: (?P<listeners>.*)")
+ADDRESS = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)=(?P<address>\S+:\d+)")
+
+KEPT_LINES = 1000
+SHOWN_LINES = 50
+
+
+class BrokerFailed(LogbusError):
+    """The broker did not start, or did not stop."""
+
+
+class BrokerProcess:
+    """
+    A broker as an operator would run it.
+
+    The constructor returns at once, so that several can start side by side; :meth:`wait_ready` waits.
+
+    :param config: settings by Kafka's names.
+    :param listeners: what ``--listen`` takes, each.
+    :param advertised: what ``--advertise`` takes, each.
+    :param own_group: whether Ctrl-C in a terminal is kept from it.
+
+    :ivar addresses: ``HOST:PORT`` by listener name, once it is ready.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, str],
+        data_dir: Path,
+        listeners: Sequence[str],
+        advertised: Sequence[str] = (),
+        *,
+        own_group: bool = False,
+    ) -> None:
+        command = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()", "-n", "--pidfile="]
+        command += ["logbus", "--data-dir", str(data_dir)]
+        for listener in listeners:
+            command += ["--listen", listener]
+        for address in advertised:
+            command += ["--advertise", address]
+        for key, value in config.items():
+            command += ["--set", f"{key}={value}"]
+        self.addresses: Mapping[str, str] = {}
+        self._lines: list[str] = []
+        self._ready: Future[Mapping[str, str]] = Future()
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=own_group,
+        )
+        # Its output is read to the end, or a full pipe would stop it.
+        self._reader = threading.Thread(target=self._read, name="logbus-test-broker-log", daemon=True)
+        self._reader.start()
+
+    def wait_ready(self, timeout: float) -> Mapping[str, str]:
+        """
+        Its addresses, once it serves.
+
+        :raise BrokerFailed: it ended, or took longer than ``timeout`` seconds; then it was killed.
+        """
+        try:
+            self.addresses = self._ready.result(timeout)
+        except FutureTimeout:
+            self.kill()
+            raise BrokerFailed(f"the broker was not ready after {timeout:g} s:\n{self.output}") from None
+        except BrokerFailed:
+            self.process.wait()
+            self._finish()
+            raise
+        return self.addresses
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has said that it serves."""
+        return self._ready.done() and self._ready.exception() is None
+
+    @property
+    def output(self) -> str:
+        """The last lines of its log."""
+        return "\n".join(self._lines[-SHOWN_LINES:])
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.append(line.rstrip("\n"))
+            del self._lines[:-KEPT_LINES]
+            found = READY.search(line)
+            if found and not self._ready.done():
+                self._ready.set_result(dict(ADDRESS.findall(found["listeners"])))
+        if not self._ready.done():
+            self._ready.set_exception(BrokerFailed(f"the broker ended:\n{self.output}"))
+
+    def stop(self, timeout: float) -> None:
+        """
+        Stop in order.
+
+        :raise BrokerFailed: it took longer than ``timeout`` seconds and was killed, or ended in another way.
+        """
+        self.process.send_signal(signal.SIGTERM)
+        self.process.send_signal(signal.SIGCONT)
+        try:
+            status = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise BrokerFailed(f"the broker had not stopped after {timeout:g} s:\n{self.output}") from None
+        self._finish()
+        # twistd stops in order and then ends by the signal that stopped it, as a shell expects.
+        if status not in (0, -signal.SIGTERM):
+            raise BrokerFailed(f"the broker stopped with status {status}:\n{self.output}")
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        self.process.kill()
+        self.process.wait()
+        self._finish()
+
+    def freeze(self) -> None:
+        """Have it do nothing, with its connections open, until :meth:`thaw`."""
+        self.process.send_signal(signal.SIGSTOP)
+        # Its threads run on for a moment.
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def thaw(self) -> None:
+        """End a :meth:`freeze`."""
+        self.process.send_signal(signal.SIGCONT)
+
+    def _finish(self) -> None:
+        self._reader.join()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
