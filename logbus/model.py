@@ -80,6 +80,22 @@ class LeaderAndIsr:
     unclean_epoch: int = NO_EPOCH
 
 
+@frozen
+class IsrChange:
+    """
+    A leader's wish to change the in-sync replicas of a partition (KIP-497).
+
+    :ivar leader_epoch: in which it leads; ``version``: of the state that the wish builds on
+        (:attr:`LeaderAndIsr.version`): a compare-and-set with both.
+    :ivar isr: the in-sync replicas that it wants.
+    """
+
+    topic_partition: TopicPartition
+    leader_epoch: int
+    version: int
+    isr: tuple[int, ...]
+
+
 def topic_name_problem(name: str) -> str | None:
     """
     Say why ``name`` cannot name a topic, or None if it can (Kafka's ``Topic.validate``).

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from attrs import frozen
 from twisted.internet.defer import Deferred
 from zope.interface import Interface
 
 from logbus.cluster.announcement import NO_OVERRIDES, Announcement, DeletedTopic, PartitionState
 from logbus.cluster.images import BrokerImage
 from logbus.errors import ApiError
-from logbus.model import LeaderAndIsr, TopicPartition
+from logbus.model import IsrChange, LeaderAndIsr, TopicPartition
 
 __all__ = [
     "NO_OVERRIDES",
@@ -97,22 +96,6 @@ class ILeadershipListener(Interface):
 
     def leads_no_more(topic_partition: TopicPartition) -> None:
         """It does not, for whatever reason: another broker does, the partition was deleted, its disk failed."""
-
-
-@frozen
-class IsrChange:
-    """
-    A leader's wish to change the in-sync replicas of a partition (KIP-497).
-
-    :ivar leader_epoch: in which it leads; ``version``: of the state that the wish builds on
-        (:attr:`.LeaderAndIsr.version`): a compare-and-set with both.
-    :ivar isr: the in-sync replicas that it wants.
-    """
-
-    topic_partition: TopicPartition
-    leader_epoch: int
-    version: int
-    isr: tuple[int, ...]
 
 
 class IControllerLink(Interface):

@@ -1,16 +1,23 @@
 """
 One replica of a partition, as the replication rules see it.
 
-Pure: it is told what happened (a role was given, the log grew) and says what follows (whether the high watermark
-moved, whether a request's leader epoch is acceptable).  :mod:`logbus.cluster.replicas` moves the bytes.
+Pure: it is told what happened (a role was given, the log grew, a follower fetched, the controller answered) and says
+what follows (the high watermark moved, the in-sync replicas should change, a request's leader epoch is not ours).
+:mod:`logbus.cluster.replica` moves the bytes, :mod:`logbus.cluster.isr` talks to the controller.
+
+The *maximal ISR* is the committed one and whoever was wished into it, as long as it is not known whether the
+controller granted that.  Only what all of these have is committed (KIP-497).
 """
 
 from __future__ import annotations
 
-from attrs import define
+from collections.abc import Collection, Iterator
 
+from attrs import define, field
+
+from logbus.cluster.followers import NEVER, Follower
 from logbus.errors import ApiError, ErrorCode
-from logbus.model import NO_EPOCH, LeaderAndIsr, TopicPartition
+from logbus.model import NO_EPOCH, IsrChange, LeaderAndIsr, TopicPartition
 
 NO_LEADER = LeaderAndIsr(leader=-1, leader_epoch=NO_EPOCH, isr=())
 
@@ -18,12 +25,18 @@ NO_LEADER = LeaderAndIsr(leader=-1, leader_epoch=NO_EPOCH, isr=())
 @define(eq=False)
 class Partition:
     """
-    Role, leader epoch and high watermark of one replica.
+    Role, leader epoch and high watermark of one replica; as leader, what it knows of the others.
 
     Invariant: ``high_watermark <= log_end_offset``, and the high watermark never goes back within an epoch.
 
     :ivar broker_id: the broker this replica lives on.
+    :ivar leader_and_isr: the state in the metadata store, as far as it is known here.
     :ivar high_watermark: the first offset not known to be on every in-sync replica; readers stop before it.
+    :ivar replicas: broker ids, the preferred leader first.
+    :ivar min_insync_replicas: of the topic; a partition with fewer replicas is held to their number.
+    :ivar epoch_start_offset: where this leader's epoch begins in its log.
+    :ivar followers: as leader, the other replicas by broker id.
+    :ivar pending: the ISR change that the controller has been asked for, or will be.
     """
 
     topic_partition: TopicPartition
@@ -33,28 +46,150 @@ class Partition:
     leader_epoch: int = NO_EPOCH
     log_end_offset: int = 0
     high_watermark: int = 0
+    replicas: tuple[int, ...] = ()
+    min_insync_replicas: int = 1
+    epoch_start_offset: int = field(default=0, init=False)
+    followers: dict[int, Follower] = field(factory=dict, init=False)
+    pending: IsrChange | None = field(default=None, init=False)
+    _doubtful: frozenset[int] = field(default=frozenset(), init=False)
+    _counted: tuple[Follower, ...] = field(default=(), init=False)
+    _alone: bool = field(default=False, init=False)
 
-    def take(self, given: LeaderAndIsr, log_end_offset: int) -> bool:
+    # The role.
+
+    def take(
+        self, given: LeaderAndIsr, log_end_offset: int, replicas: tuple[int, ...] | None = None, now: float = 0.0
+    ) -> bool:
         """
         Take the role the controller gives.
 
-        :return: whether anything changed; an older epoch than ours changes nothing (cluster.md, fencing 5).
+        :param replicas: of the partition; by default those in sync.
+        :return: whether anything changed; an older epoch than ours, or an older version of its state, changes nothing
+            (cluster.md, fencing 5).
         """
-        if given.leader_epoch < self.leader_epoch or given == self.leader_and_isr:
+        held = self.leader_and_isr
+        if given.leader_epoch < self.leader_epoch:
             return False
+        if given.leader_epoch == self.leader_epoch and given.version < held.version:
+            return False
+        if replicas is None:
+            replicas = given.isr
+        if given == held and replicas == self.replicas:
+            return False
+        led = self.is_leader and given.leader_epoch == self.leader_epoch
         self.leader_and_isr = given
         self.leader_epoch = given.leader_epoch
+        self.replicas = replicas
         self.is_leader = given.leader == self.broker_id
-        self.grown(log_end_offset)
+        self.log_end_offset = log_end_offset
+        if not led or given.version > held.version:
+            # Whatever was wished built on an older version: it was granted with this one, or can be no more.
+            self.pending = None
+            self._doubtful = frozenset()
+        if not self.is_leader:
+            self.followers = {}
+        elif led:
+            self._go_on(held.isr, now)
+        else:
+            self._begin(log_end_offset, now)
+        self._recount()
+        self.advance()
         return True
+
+    def _begin(self, log_end_offset: int, now: float) -> None:
+        """
+        Lead in a new epoch. Positions of another epoch say nothing (rule 4), and who is in sync has some time to show
+        itself.
+        """
+        self.epoch_start_offset = log_end_offset
+        isr = self.leader_and_isr.isr
+        self.followers = {n: Follower(n, now if n in isr else NEVER) for n in self._others()}
+
+    def _go_on(self, isr_before: Collection[int], now: float) -> None:
+        """Lead on in the same epoch, with other replicas, or other ones in sync."""
+        known = self.followers
+        self.followers = {n: known.get(n) or Follower(n, NEVER) for n in self._others()}
+        for n, follower in self.followers.items():
+            if n in self.leader_and_isr.isr and n not in isr_before:
+                # It keeps the pace from now on.
+                follower.caught_up_at = max(follower.caught_up_at, now)
+                follower.leave()
+
+    def _others(self) -> tuple[int, ...]:
+        others = dict.fromkeys((*self.replicas, *self.leader_and_isr.isr))
+        others.pop(self.broker_id, None)
+        return tuple(others)
+
+    def configure(self, min_insync_replicas: int) -> bool:
+        """The topic's ``min.insync.replicas`` changed; say whether the high watermark moved with it."""
+        if min_insync_replicas == self.min_insync_replicas:
+            return False
+        self.min_insync_replicas = min_insync_replicas
+        return self._left()
+
+    def retire(self) -> None:
+        """The replica is gone from here; it leads nothing."""
+        self.is_leader = False
+        self.followers = {}
+        self.pending = None
+        self._doubtful = frozenset()
+        self._recount()
+
+    # The high watermark.
 
     def grown(self, log_end_offset: int) -> bool:
         """The log now ends at ``log_end_offset``; say whether the high watermark moved with it."""
         self.log_end_offset = log_end_offset
-        if self.is_leader and self.leader_and_isr.isr == (self.broker_id,) and log_end_offset > self.high_watermark:
+        # Otherwise somebody else's fetch moves it.
+        if self._alone and log_end_offset > self.high_watermark:
             self.high_watermark = log_end_offset
             return True
         return False
+
+    def advance(self) -> bool:
+        """
+        Raise the high watermark as far as the rules allow (4 and 6); say whether it moved.
+
+        It stands still until every replica in the maximal ISR has fetched in this epoch and reached its start, and
+        while fewer replicas than ``min.insync.replicas`` are in sync.
+        """
+        if not self.is_leader or not self.has_enough_replicas:
+            return False
+        end = self.log_end_offset
+        for follower in self._counted:
+            if follower.log_end_offset < end:
+                end = follower.log_end_offset
+        if end <= self.high_watermark or end < self.epoch_start_offset:
+            return False
+        self.high_watermark = end
+        return True
+
+    @property
+    def has_enough_replicas(self) -> bool:
+        """Whether as many replicas are in sync as the topic demands."""
+        return len(self.leader_and_isr.isr) >= self.enough_replicas
+
+    @property
+    def enough_replicas(self) -> int:
+        """How many replicas the topic demands in sync."""
+        return min(self.min_insync_replicas, len(self.replicas))
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether what the leader writes is committed with that."""
+        return self._alone
+
+    @property
+    def maximal_isr(self) -> frozenset[int]:
+        """Everybody who may be in sync by the metadata store."""
+        wished = self.pending.isr if self.pending is not None else ()
+        return self._doubtful.union(self.leader_and_isr.isr, wished)
+
+    def _recount(self) -> None:
+        """Find out whose log ends count."""
+        maximal = self.maximal_isr
+        self._counted = tuple(f for f in self.followers.values() if f.broker_id in maximal or f.is_joining)
+        self._alone = self.is_leader and not self._counted and self.has_enough_replicas
 
     def heard(self, leaders_high_watermark: int, log_end_offset: int) -> bool:
         """
@@ -69,10 +204,118 @@ class Partition:
         self.high_watermark = committed
         return True
 
-    def cut(self, log_end_offset: int) -> None:
+    def cut(self, log_end_offset: int, log_start_offset: int = 0) -> None:
         """As follower: the log was truncated. What is gone is not committed, whatever was thought of it."""
         self.log_end_offset = log_end_offset
-        self.high_watermark = min(self.high_watermark, log_end_offset)
+        self.high_watermark = max(log_start_offset, min(self.high_watermark, log_end_offset))
+
+    # Followers, as their leader sees them.
+
+    def fetched(self, follower: Follower, offset: int, log_start_offset: int, now: float, max_lag: float) -> bool:
+        """
+        A follower, which believes in this epoch, asks for what is at ``offset``: it has everything before.
+
+        :param offset: within the leader's log, and not beyond a divergence from it.
+        :param max_lag: seconds a follower in sync may be behind.
+        :return: whether the high watermark moved. :attr:`Follower.is_ready` says whether to wish for another ISR.
+        """
+        follower.fetched(offset, log_start_offset, self.log_end_offset, now)
+        if follower.broker_id not in self.leader_and_isr.isr:
+            follower.is_ready = self._may_join(follower)
+            joining = not follower.lags(self.log_end_offset, now, max_lag)
+            if joining is not follower.is_joining:
+                follower.is_joining = joining
+                self._recount()
+        return self.advance()
+
+    def _may_join(self, follower: Follower) -> bool:
+        """Rule 5: it has everything that is committed, and has reached the start of this epoch."""
+        return follower.log_end_offset >= self.high_watermark and follower.log_end_offset >= self.epoch_start_offset
+
+    def look(self, now: float, max_lag: float) -> bool:
+        """
+        Some time went by: see who has been behind for more than ``max_lag`` seconds.
+
+        :return: whether the high watermark moved, which waits no more for who does not join after all.
+        """
+        gone = False
+        for follower in self.followers.values():
+            follower.look(self.log_end_offset, now)
+            joins = follower.is_ready or follower.is_joining
+            if joins and follower.lags(self.log_end_offset, now, max_lag):
+                gone = True
+                follower.leave()
+        return gone and self._left()
+
+    def lost(self, brokers: Collection[int]) -> bool:
+        """These brokers are not there any more: nobody waits for them to join. Whether the high watermark moved."""
+        gone = [f for n in brokers if (f := self.followers.get(n)) is not None]
+        for follower in gone:
+            follower.leave()
+        return bool(gone) and self._left()
+
+    def _left(self) -> bool:
+        """Fewer are waited for, perhaps."""
+        self._recount()
+        return self.advance()
+
+    # Wishes for another ISR.
+
+    def wanted_isr(self, now: float, max_lag: float) -> tuple[int, ...]:
+        """The replicas that ought to be in sync: those that are and do not lag, and those that are ready."""
+        isr = self.leader_and_isr.isr
+        kept = [n for n in isr if (f := self.followers.get(n)) is None or not f.lags(self.log_end_offset, now, max_lag)]
+        return (*kept, *(f.broker_id for f in self._ready() if f.broker_id not in isr))
+
+    def _ready(self) -> Iterator[Follower]:
+        return (f for f in self.followers.values() if f.is_ready and self._may_join(f))
+
+    def wish(self, now: float, max_lag: float) -> IsrChange | None:
+        """
+        The ISR change to ask for now; from here on it is :attr:`pending`, and must be answered.
+
+        After an answer that never came, a change is asked for even if it changes nothing: what is written then makes
+        void what was asked before, as that built on an older version.
+        """
+        if not self.is_leader or self.pending is not None:
+            return None
+        held = self.leader_and_isr
+        isr = self.wanted_isr(now, max_lag)
+        if isr == held.isr and not self._doubtful:
+            return None
+        self.pending = IsrChange(self.topic_partition, held.leader_epoch, held.version, isr)
+        self._recount()
+        return self.pending
+
+    def granted(self, change: IsrChange, given: LeaderAndIsr, now: float) -> bool:
+        """The answer: the state that is in the store now. Whether the high watermark moved."""
+        if not self._answered(change) or given.leader_epoch != self.leader_epoch:
+            return False
+        before = self.high_watermark
+        self.pending = None
+        self._doubtful = frozenset()
+        if not self.take(given, self.log_end_offset, self.replicas, now):
+            self._left()
+        return self.high_watermark != before
+
+    def refused(self, change: IsrChange) -> bool:
+        """The answer: nothing was changed. Whether the high watermark moved."""
+        if not self._answered(change):
+            return False
+        self.pending = None
+        return self._left()
+
+    def unanswered(self, change: IsrChange) -> None:
+        """It is not known whether the change was made, or will be: who was wished for stays counted."""
+        if self._answered(change):
+            self.pending = None
+            self._doubtful = self._doubtful.union(change.isr)
+            self._recount()
+
+    def _answered(self, change: IsrChange) -> bool:
+        return self.is_leader and self.pending is change
+
+    # Requests.
 
     def check_leader(self, current_epoch: int = NO_EPOCH) -> None:
         """
@@ -81,14 +324,59 @@ class Partition:
         :param current_epoch: the epoch the client believes in; −1 asks for no check.
         :raise ApiError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER.
         """
+        self.check_epoch(current_epoch)
+        if not self.is_leader:
+            raise ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"{self.topic_partition} is led by broker {self.leader_and_isr.leader}, not by {self.broker_id}",
+            )
+
+    def check_epoch(self, current_epoch: int) -> None:
+        """
+        Refuse who believes in another leader epoch than we do (−1: asks for no check).
+
+        :raise ApiError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
+        """
         if current_epoch not in (NO_EPOCH, self.leader_epoch):
             older = current_epoch < self.leader_epoch
             raise ApiError(
                 ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH,
                 f"{self.topic_partition} is at leader epoch {self.leader_epoch}, the request at {current_epoch}",
             )
-        if not self.is_leader:
+
+    def follower(self, broker_id: int, current_epoch: int, broker_epoch: int) -> Follower:
+        """
+        Who fetches as a replica.
+
+        :raise ApiError: as :meth:`check_leader`, an epoch being required; UNKNOWN_TOPIC_OR_PARTITION if it is no
+            replica of this partition; STALE_BROKER_EPOCH from a former life of the broker.
+        """
+        self.check_leader(current_epoch if current_epoch != NO_EPOCH else NO_EPOCH - 1)
+        follower = self.followers.get(broker_id)
+        if follower is None:
             raise ApiError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"{self.topic_partition} is led by broker {self.leader_and_isr.leader}, not by {self.broker_id}",
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"broker {broker_id} has no replica of {self.topic_partition}; {list(self.replicas)} have",
+            )
+        if broker_epoch < follower.broker_epoch:
+            raise ApiError(
+                ErrorCode.STALE_BROKER_EPOCH,
+                f"broker {broker_id} fetches {self.topic_partition} with epoch {broker_epoch}, and has been seen "
+                f"with {follower.broker_epoch}",
+            )
+        follower.broker_epoch = broker_epoch
+        return follower
+
+    def check_enough_replicas(self, code: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
+        """
+        Refuse what must reach all in-sync replicas when there are too few of them (rule 6).
+
+        :param code: what to say.
+        :raise ApiError: with that code.
+        """
+        if not self.has_enough_replicas:
+            raise ApiError(
+                code,
+                f"{self.topic_partition} has {len(self.leader_and_isr.isr)} replicas in sync, and needs "
+                f"{self.enough_replicas}",
             )

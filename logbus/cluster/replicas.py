@@ -1,16 +1,11 @@
 """
-This broker's replicas: each a log on disk together with the role it plays.
-
-:class:`Replicas` is the registry, and the host that the controller's announcements reach; :class:`Replica` is where
-requests for one partition end.
+This broker's replicas, and the host that the controller's announcements reach.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol
-from uuid import UUID
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
@@ -19,138 +14,14 @@ from zope.interface import implementer
 
 from logbus.cluster.icluster import ILeadershipListener, IReplicaHost, PartitionErrors, PartitionState
 from logbus.cluster.partition import Partition
+from logbus.cluster.replica import Alone, Cluster, Replica, Watcher
 from logbus.config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, StorageError
-from logbus.model import NO_EPOCH, LeaderAndIsr, TopicPartition
-from logbus.records.checksum import Buffer
-from logbus.storage.log import Appended, Log, ReadResult
+from logbus.model import NO_EPOCH, TopicPartition
+from logbus.storage.log import Log
 from logbus.storage.manager import LogManager
 
-# More bytes than anybody can wait for.
-_ENOUGH = 1 << 62
-
-
-class Watcher(Protocol):
-    """Someone who wants to know when records become readable."""
-
-    def moved(self, replica: Replica, size: int) -> None:
-        """About ``size`` more bytes of ``replica`` can be read now."""
-
-
-@define(eq=False)
-class Replica:
-    """
-    One partition on this broker.
-
-    :ivar watchers: told whenever the high watermark moves, in the order they came.
-    """
-
-    partition: Partition
-    topic_id: UUID
-    log: Log
-    watchers: dict[Watcher, None] = field(factory=dict, init=False)
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """Which partition this is."""
-        return self.partition.topic_partition
-
-    @property
-    def high_watermark(self) -> int:
-        """The first offset that readers do not see."""
-        return self.partition.high_watermark
-
-    @property
-    def last_stable_offset(self) -> int:
-        """The first offset that readers of committed records do not see."""
-        return self.log.last_stable_offset(self.partition.high_watermark)
-
-    def append(self, data: Buffer, now_ms: int, zstd_allowed: bool = True) -> Appended:
-        """
-        Write one batch from a client, as the leader.
-
-        :param data: one record batch; neither kept nor changed.
-        :param zstd_allowed: whether the producer's version of the protocol knows zstd.
-        :raise ApiError: the batch is refused; nothing was written.
-        """
-        partition = self.partition
-        if not partition.is_leader:
-            partition.check_leader()
-        log = self.log
-        appended = log.append_as_leader(data, partition.leader_epoch, now_ms, zstd_allowed)
-        if partition.grown(log.log_end_offset) and self.watchers:
-            self._tell(appended.size)
-        return appended
-
-    def read(self, offset: int, max_bytes: int, *, committed: bool, min_one: bool) -> ReadResult:
-        """
-        Whole batches from ``offset`` on, as far as consumers may read.
-
-        :param committed: stop at the last stable offset instead of the high watermark.
-        :param min_one: give the first batch even when it is larger than ``max_bytes`` (KIP-74).
-        :raise ApiError: OFFSET_OUT_OF_RANGE.
-        """
-        bound = self.last_stable_offset if committed else self.partition.high_watermark
-        return self.log.read(offset, max_bytes, bound, min_one)
-
-    def take(self, given: LeaderAndIsr) -> None:
-        """Take the role the controller gives."""
-        if not self.partition.take(given, self.log.log_end_offset):
-            return
-        if self.partition.is_leader:
-            self.log.become_leader(given.leader_epoch)
-        else:
-            self._tell(_ENOUGH)
-
-    def follow(self, data: Buffer, leaders_high_watermark: int) -> int:
-        """
-        Append what the leader answered, and take over what it says is committed.
-
-        :param data: whole batches with their offsets and epochs, or nothing; neither kept nor changed.
-        :return: how many offsets the log grew by.
-        :raise ApiError: CORRUPT_MESSAGE; what lies before the damage was appended.
-        :raise StorageError: the disk failed.
-        """
-        log, before = self.log, self.log.log_end_offset
-        try:
-            if data:
-                log.append_as_follower(data, self.partition.leader_epoch)
-        finally:
-            if self.partition.heard(leaders_high_watermark, log.log_end_offset) and self.watchers:
-                self._tell(_ENOUGH)
-        return log.log_end_offset - before
-
-    def durable(self) -> Deferred[None] | None:
-        """
-        When what was appended so far is durable on all in-sync replicas: now (None), or when the Deferred fires.
-
-        With ``flush.before.ack`` the caller shares one sync with all that wait for it (group commit).
-        """
-        return self.log.flush() if self.log.config.flush_before_ack else None
-
-    def start_for(self, before: int) -> int:
-        """
-        The log start offset that makes records before an offset unreadable (−1: before the high watermark).
-
-        :raise ApiError: OFFSET_OUT_OF_RANGE above the high watermark.
-        """
-        high_watermark = self.partition.high_watermark
-        offset = high_watermark if before == -1 else before
-        if not 0 <= offset <= high_watermark:
-            raise ApiError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic_partition} cannot delete before offset {before}: the high watermark is {high_watermark}",
-            )
-        return offset
-
-    def _tell(self, size: int) -> None:
-        for watcher in list(self.watchers):
-            watcher.moved(self, size)
-
-    def retire(self) -> None:
-        """The partition is gone from here: whoever waits for it must look again."""
-        self.partition.is_leader = False
-        self._tell(_ENOUGH)
+__all__ = ["Replica", "Replicas", "Watcher"]
 
 
 @implementer(IReplicaHost)
@@ -161,12 +32,14 @@ class Replicas:
 
     :param topic_config: lays a topic's overrides over the broker's defaults.
     :ivar listeners: told of every start and end of a leadership.
+    :ivar cluster: what the leaders among them know of other brokers.
     """
 
     broker_id: int
     logs: LogManager
     _topic_config: Callable[[Mapping[str, str]], TopicConfig]
     listeners: list[ILeadershipListener] = field(factory=list, init=False)
+    cluster: Cluster = field(factory=Alone, init=False)
     _by_partition: dict[tuple[str, int], Replica] = field(factory=dict, init=False)
     _failed: dict[tuple[str, int], ApiError] = field(factory=dict, init=False)
     _log = Logger()
@@ -274,11 +147,11 @@ class Replicas:
                         f"{name} is in none of the log directories that work; offline: {', '.join(offline)}",
                     )
                 log = await self.logs.create(name, state.topic_id, config)
-            replica = Replica(Partition(name, self.broker_id), state.topic_id, log)
-        replica.log.configure(config)
+            replica = Replica(Partition(name, self.broker_id), state.topic_id, log, cluster=self.cluster)
+        replica.configure(config)
         partition = replica.partition
         before = (partition.is_leader, partition.leader_epoch)
-        replica.take(state.leader_and_isr)
+        replica.take(state.leader_and_isr, state.replicas)
         self._by_partition[name] = replica
         self._failed.pop(name, None)
         if before != (partition.is_leader, partition.leader_epoch):
@@ -293,9 +166,9 @@ class Replicas:
             if partition.is_leader:
                 listener.leads(replica.topic_partition, partition.leader_epoch)
 
-    def _retire(self, replica: Replica) -> None:
+    def _retire(self, replica: Replica, error: ApiError | None = None) -> None:
         led = replica.partition.is_leader
-        replica.retire()
+        replica.retire(error)
         self._tell(replica, led=led)
 
     def remove(self, topic_partitions: Sequence[TopicPartition]) -> Deferred[PartitionErrors]:
@@ -324,7 +197,7 @@ class Replicas:
         for partition in itertools.count():
             name = (topic, partition)
             if name in self._by_partition:
-                self._by_partition[name].log.configure(config)
+                self._by_partition[name].configure(config)
             elif name not in self._failed:
                 break
 
@@ -334,4 +207,4 @@ class Replicas:
             self._failed[name] = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name}: {reason}")
             replica = self._by_partition.pop(name, None)
             if replica is not None:
-                self._retire(replica)
+                self._retire(replica, self._failed[name])

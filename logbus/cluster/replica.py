@@ -1,0 +1,349 @@
+"""
+One partition on this broker: a log on disk together with the role it plays, and where requests for it end.
+
+What follows from what happened is decided by :class:`~logbus.cluster.partition.Partition`; here the bytes are moved,
+and whoever waits is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from attrs import define, field
+from twisted.internet.defer import Deferred, fail
+
+from logbus.cluster.acknowledgements import OffsetWaiters
+from logbus.cluster.followers import Follower
+from logbus.cluster.partition import Partition
+from logbus.config import TopicConfig
+from logbus.errors import ApiError, ErrorCode, StorageError
+from logbus.model import IsrChange, LeaderAndIsr, TopicPartition
+from logbus.records.checksum import Buffer
+from logbus.storage.log import Appended, Log, ReadResult
+
+# More bytes than anybody can wait for.
+_ENOUGH = 1 << 62
+
+
+class OffsetAndStart(NamedTuple):
+    """What a follower fetches at, and where its log starts."""
+
+    offset: int
+    log_start_offset: int
+
+
+class Watcher(Protocol):
+    """Someone who wants to know when records become readable."""
+
+    def moved(self, replica: Replica, size: int) -> None:
+        """About ``size`` more bytes of ``replica`` can be read now."""
+
+
+class Cluster(Protocol):
+    """What a leader must know of the world around its partition, and whom it tells."""
+
+    @property
+    def max_lag(self) -> float:
+        """Seconds that a follower in sync may be behind (``replica.lag.time.max.ms``)."""
+
+    def seconds(self) -> float:
+        """The time, on a clock that only goes forward."""
+
+    def lives(self, broker_id: int) -> bool:
+        """Whether a broker is registered, as far as is known here."""
+
+    def isr_due(self, replica: Replica) -> None:
+        """Other replicas than those in sync ought to be: ask the controller."""
+
+
+class Alone:
+    """A world without other brokers."""
+
+    max_lag = 30.0
+
+    def seconds(self) -> float:
+        return 0.0
+
+    def lives(self, broker_id: int) -> bool:
+        return False
+
+    def isr_due(self, replica: Replica) -> None:
+        pass
+
+
+@define(eq=False)
+class Replica:
+    """
+    One partition on this broker.
+
+    :ivar watchers: told whenever the high watermark moves, in the order they came.
+    :ivar log_watchers: told whenever the log grows; and, with a size of 0, when there is news without records.
+    """
+
+    partition: Partition
+    topic_id: UUID
+    log: Log
+    cluster: Cluster = field(factory=Alone, kw_only=True)
+    watchers: dict[Watcher, None] = field(factory=dict, init=False)
+    log_watchers: dict[Watcher, None] = field(factory=dict, init=False)
+    _acknowledgements: OffsetWaiters = field(factory=OffsetWaiters, init=False)
+    _deletions: OffsetWaiters = field(factory=OffsetWaiters, init=False)
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Which partition this is."""
+        return self.partition.topic_partition
+
+    @property
+    def high_watermark(self) -> int:
+        """The first offset that readers do not see."""
+        return self.partition.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The first offset that readers of committed records do not see."""
+        return self.log.last_stable_offset(self.partition.high_watermark)
+
+    def append(self, data: Buffer, now_ms: int, zstd_allowed: bool = True, all_in_sync: bool = False) -> Appended:
+        """
+        Write one batch from a client, as the leader.
+
+        :param data: one record batch; neither kept nor changed.
+        :param zstd_allowed: whether the producer's version of the protocol knows zstd.
+        :param all_in_sync: it counts only once all in-sync replicas have it; :meth:`durable` says when.
+        :raise ApiError: the batch is refused; nothing was written.
+        """
+        partition = self.partition
+        if not partition.is_leader:
+            partition.check_leader()
+        if all_in_sync:
+            partition.check_enough_replicas()
+        log = self.log
+        appended = log.append_as_leader(data, partition.leader_epoch, now_ms, zstd_allowed)
+        if partition.grown(log.log_end_offset) and self.watchers:
+            self._tell(appended.size)
+        if self.log_watchers:
+            self._tell_followers(appended.size)
+        return appended
+
+    def read(self, offset: int, max_bytes: int, *, committed: bool, min_one: bool) -> ReadResult:
+        """
+        Whole batches from ``offset`` on, as far as consumers may read.
+
+        :param committed: stop at the last stable offset instead of the high watermark.
+        :param min_one: give the first batch even when it is larger than ``max_bytes`` (KIP-74).
+        :raise ApiError: OFFSET_OUT_OF_RANGE.
+        """
+        bound = self.last_stable_offset if committed else self.partition.high_watermark
+        return self.log.read(offset, max_bytes, bound, min_one)
+
+    def read_for_follower(self, follower: Follower, want: OffsetAndStart, max_bytes: int, min_one: bool) -> ReadResult:
+        """
+        Whole batches for a follower, up to the log's end. That it asks for them acknowledges all before.
+
+        :param want: the offset that it wants, which diverges from nothing here; and where its log starts.
+        :param max_bytes: 0: only take note of where it is.
+        :raise ApiError: OFFSET_OUT_OF_RANGE.
+        """
+        offset, log_start_offset = want
+        log, partition = self.log, self.partition
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            raise log.out_of_range(offset)
+        before = partition.high_watermark
+        if partition.fetched(follower, offset, log_start_offset, self.cluster.seconds(), self.cluster.max_lag):
+            self._advanced(before)
+        if follower.is_ready and partition.pending is None:
+            self.cluster.isr_due(self)
+        if len(self._deletions):
+            self._deletions.reached(self.low_watermark)
+        return log.read(offset, max_bytes, None, min_one)
+
+    def take(self, given: LeaderAndIsr, replicas: tuple[int, ...] | None = None) -> None:
+        """
+        Take the role the controller gives.
+
+        :param replicas: of the partition; by default those in sync.
+        """
+        partition = self.partition
+        led, epoch, before = partition.is_leader, partition.leader_epoch, partition.high_watermark
+        if not partition.take(given, self.log.log_end_offset, replicas, self.cluster.seconds()):
+            return
+        if partition.is_leader:
+            self.log.become_leader(given.leader_epoch)
+            self._isr_changed(before)
+        elif led:
+            self._fail_waiters(self._no_leader())
+        if epoch != partition.leader_epoch:
+            self._tell_followers(_ENOUGH)
+        if not partition.is_leader:
+            self._tell(_ENOUGH)
+
+    def configure(self, config: TopicConfig) -> None:
+        """Swap the topic's settings."""
+        self.log.configure(config)
+        before = self.partition.high_watermark
+        if self.partition.configure(config.min_insync_replicas):
+            self._advanced(before)
+
+    def look(self) -> None:
+        """Some time went by: see whether everybody in sync keeps up."""
+        partition, now, max_lag = self.partition, self.cluster.seconds(), self.cluster.max_lag
+        before = partition.high_watermark
+        if partition.look(now, max_lag):
+            self._advanced(before)
+        if partition.wanted_isr(now, max_lag) != partition.leader_and_isr.isr:
+            self.cluster.isr_due(self)
+
+    def lost(self, brokers: Collection[int]) -> None:
+        """These brokers are not registered any more."""
+        before = self.partition.high_watermark
+        if self.partition.lost(brokers):
+            self._advanced(before)
+
+    def isr_answered(self, change: IsrChange, answer: LeaderAndIsr | ApiError | None) -> None:
+        """
+        The controller answered a change of the ISR that the partition had wished.
+
+        :param answer: the state that is stored now, why it was refused, or None: nobody knows what became of it.
+        """
+        partition, before = self.partition, self.partition.high_watermark
+        if answer is None:
+            partition.unanswered(change)
+        elif isinstance(answer, ApiError):
+            partition.refused(change)
+        else:
+            partition.granted(change, answer, self.cluster.seconds())
+        if partition.is_leader:
+            self._isr_changed(before)
+
+    def _isr_changed(self, high_watermark_before: int) -> None:
+        partition = self.partition
+        if partition.high_watermark != high_watermark_before:
+            self._advanced(high_watermark_before)
+        if len(self._acknowledgements) and not partition.has_enough_replicas:
+            # The high watermark stands still from here on: those who wait would wait in vain.
+            try:
+                partition.check_enough_replicas(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+            except ApiError as e:
+                self._acknowledgements.fail(e)
+
+    def _advanced(self, before: int) -> None:
+        """The high watermark moved otherwise than with the log's end."""
+        partition = self.partition
+        if self.log_watchers:
+            self._tell_followers(0)
+        if self.watchers:
+            self._tell(self._size_between(before, partition.high_watermark))
+        self._acknowledgements.reached(partition.high_watermark)
+
+    def _size_between(self, start: int, end: int) -> int:
+        """How many bytes of records lie between two offsets; enough, where that is not easy to say."""
+        log = self.log
+        try:
+            data = log.read(max(start, log.log_start_offset), _ENOUGH, end, True).data
+        except (ApiError, StorageError, OSError):
+            return _ENOUGH
+        return len(data) if data is not None else 0
+
+    def follow(self, data: Buffer, leaders_high_watermark: int) -> int:
+        """
+        Append what the leader answered, and take over what it says is committed.
+
+        :param data: whole batches with their offsets and epochs, or nothing; neither kept nor changed.
+        :return: how many offsets the log grew by.
+        :raise ApiError: CORRUPT_MESSAGE; what lies before the damage was appended.
+        :raise StorageError: the disk failed.
+        """
+        log, before = self.log, self.log.log_end_offset
+        try:
+            if data:
+                log.append_as_follower(data, self.partition.leader_epoch)
+        finally:
+            if self.partition.heard(leaders_high_watermark, log.log_end_offset) and self.watchers:
+                self._tell(_ENOUGH)
+        return log.log_end_offset - before
+
+    def durable(self) -> Deferred[None] | None:
+        """
+        When what was appended so far is durable on all in-sync replicas: now (None), or when the Deferred fires.
+
+        With ``flush.before.ack`` the caller shares one sync with all that wait for it (group commit); what followers
+        acknowledge is synced, too.
+
+        :raise ApiError: (as a failure) NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS_AFTER_APPEND; it is not known then
+            whether the records will last.
+        """
+        log, partition = self.log, self.partition
+        flushed = log.flush() if log.config.flush_before_ack else None
+        if partition.is_alone or partition.high_watermark >= log.log_end_offset:
+            return flushed
+        if not partition.is_leader:
+            return fail(self._no_leader())
+        committed = self._acknowledgements.wait(log.log_end_offset)
+        return committed if flushed is None else Deferred.fromCoroutine(self._durable(committed, flushed))
+
+    async def _durable(self, committed: Deferred[None], flushed: Deferred[None]) -> None:
+        try:
+            await committed
+        except BaseException:
+            flushed.addErrback(lambda _: None)
+            raise
+        await flushed
+        self.partition.check_enough_replicas(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+    @property
+    def low_watermark(self) -> int:
+        """Where the log starts on every replica that lives."""
+        starts = [f.log_start_offset for n, f in self.partition.followers.items() if self.cluster.lives(n)]
+        return min(self.log.log_start_offset, *starts) if starts else self.log.log_start_offset
+
+    def deleted(self) -> Deferred[None] | None:
+        """When all replicas that live have given up what lies before the log's start: now (None), or when it fires."""
+        start = self.log.log_start_offset
+        if self.low_watermark >= start:
+            return None
+        # The start travels to them with the answers to their fetches.
+        self._tell_followers(_ENOUGH)
+        return self._deletions.wait(start)
+
+    def start_for(self, before: int) -> int:
+        """
+        The log start offset that makes records before an offset unreadable (−1: before the high watermark).
+
+        :raise ApiError: OFFSET_OUT_OF_RANGE above the high watermark.
+        """
+        high_watermark = self.partition.high_watermark
+        offset = high_watermark if before == -1 else before
+        if not 0 <= offset <= high_watermark:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic_partition} cannot delete before offset {before}: the high watermark is {high_watermark}",
+            )
+        return offset
+
+    def _tell(self, size: int) -> None:
+        for watcher in list(self.watchers):
+            watcher.moved(self, size)
+
+    def _tell_followers(self, size: int) -> None:
+        for watcher in list(self.log_watchers):
+            watcher.moved(self, size)
+
+    def _no_leader(self) -> ApiError:
+        return ApiError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"broker {self.partition.broker_id} does not lead {self.topic_partition} any more",
+        )
+
+    def _fail_waiters(self, error: ApiError) -> None:
+        self._acknowledgements.fail(error)
+        self._deletions.fail(error)
+
+    def retire(self, error: ApiError | None = None) -> None:
+        """The partition is gone from here: whoever waits for it must look again, or is told the error."""
+        self.partition.retire()
+        self._fail_waiters(error or self._no_leader())
+        self._tell(_ENOUGH)
+        self._tell_followers(_ENOUGH)
