@@ -5,10 +5,11 @@ Parts start in this order, each awaited before the next, and stop in reverse::
 
     logs        lock the directories, recover the logs
     metastore   open the session, learn the cluster's id
+    peers       nothing yet; hang up on the other brokers at the end
     listeners   bind the ports; who connects waits
     membership  register, with the ports as bound
     groups      begin to look for stale offsets
-    controller  get elected, announce who leads what
+    controller  get elected, announce who leads what; or hear it from the broker that is, whose call is taken
     serving     accept connections, once the announcement is applied here
 """
 
@@ -33,12 +34,16 @@ from logbus.admin.lags import Lags
 from logbus.admin.site import AdminSite
 from logbus.cluster.controller.rules import TopicRules
 from logbus.cluster.controller.service import Controller
-from logbus.cluster.membership import Membership, ensure_cluster, refuse_other_brokers
+from logbus.cluster.epochs import StoredEpochs
+from logbus.cluster.link import ControllerLink
+from logbus.cluster.membership import Membership, ensure_cluster
 from logbus.cluster.metadata import ClusterMetadata
+from logbus.cluster.peers import ConnectTo, Identity, Peers, tcp
 from logbus.cluster.producerids import ProducerIds
 from logbus.cluster.purgatory import Purgatory
 from logbus.cluster.reads import Reader
 from logbus.cluster.receiver import AnnouncementReceiver
+from logbus.cluster.remote import receivers
 from logbus.cluster.replicas import Replicas
 from logbus.cluster.topicplans import NewTopic, TopicDefaults
 from logbus.cluster.topics import TopicAdmin
@@ -50,6 +55,7 @@ from logbus.coordination.groups import GroupCoordinator
 from logbus.coordination.internaltopics import InternalTopics
 from logbus.coordination.upkeep import Upkeep
 from logbus.errors import ApiError, ErrorCode, StorageError
+from logbus.handlers.opening import Opening
 from logbus.ilogbus import IBroker, IProtocolPlugin, Listener
 from logbus.instruments import instrument
 from logbus.listening import Listening
@@ -70,6 +76,7 @@ from logbus.storage.disk import disks_at
 from logbus.storage.istorage import IDisk
 from logbus.storage.manager import LogManager
 from logbus.storage.policies import delete_policy
+from logbus.timers import Timers
 
 #: How long a plugin's append waits for a topic that somebody else is creating.
 CREATION_SECONDS = 30.0
@@ -106,6 +113,7 @@ class Broker(OrderedService):
     :param plugins: protocols by name; None: all that :mod:`twisted.plugin` finds.
     :param disks: the log directories; None: those that the configuration names.
     :param store: the metadata store; None: the one that the configuration names.
+    :param connect_to: makes endpoints to other brokers; None: over the reactor's network.
 
     :ivar endpoints: where it is reached, by listener name, once it has started.
     """
@@ -124,6 +132,7 @@ class Broker(OrderedService):
         plugins: Mapping[str, IProtocolPlugin] | None = None,
         disks: Sequence[IDisk] | None = None,
         store: IMetadataStore | None = None,
+        connect_to: ConnectTo | None = None,
     ) -> None:
         self.broker_id = config.get(keys.BROKER_ID)
         super().__init__(f"logbus broker {self.broker_id}")
@@ -161,18 +170,43 @@ class Broker(OrderedService):
             config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS) / 1000,
             self._lost,
         )
+        self.timers = Timers(reactor)
+        self.peers = Peers(
+            self._identity,
+            self.metadata,
+            config.get(keys.INTER_BROKER_LISTENER_NAME),
+            self.timers,
+            connect_to or tcp(reactor),
+            self.random,
+            config.get(keys.REQUEST_TIMEOUT_MS) / 1000,
+        )
+        self.epochs = StoredEpochs(self.logs.disks)
         self.receiver = AnnouncementReceiver(
-            self.broker_id, self.metadata, self.replicas, lambda: self.membership.epoch, self._broker_configs
+            self.broker_id,
+            self.metadata,
+            self.replicas,
+            lambda: self.membership.epoch,
+            self._broker_configs,
+            self.epochs,
         )
         self.controller = Controller(
             self.store,
             self.broker_id,
             self.membership.registration.incarnation,
             self.metadata,
-            lambda image, everything: self.receiver,
+            receivers(
+                self.receiver,
+                self.broker_id,
+                self.peers,
+                reactor,
+                config.get(keys.CONTROLLER_SOCKET_TIMEOUT_MS) / 1000,
+            ),
             self._topic_rules,
             reactor,
             wall_clock,
+        )
+        self.link = ControllerLink(
+            self.broker_id, self.controller, self.metadata, self.peers, lambda: self.membership.epoch
         )
         self.topic_admin = TopicAdmin(
             self.controller,
@@ -188,7 +222,7 @@ class Broker(OrderedService):
         self._limits = connection_limits(config)
         self._budget = RequestBudget(request_memory(config), self.net_metrics)
         self._ledger = ConnectionLedger(self._limits)
-        self._complaints = Complaints(reactor.seconds)
+        self.complaints = Complaints(reactor.seconds)
         self.group_coordinator = GroupCoordinator(
             self.replicas, self.metadata, config, reactor, lambda: int(wall_clock() * 1000), self.random
         )
@@ -196,6 +230,7 @@ class Broker(OrderedService):
         self.upkeep = Upkeep(self.group_coordinator)
         self.metadata.when_removed(self.upkeep.forget_topics)
         self.internal_topics = InternalTopics(self.metadata, self.topic_admin, config)
+        self.opening = Opening()
         self.router, self.produce_handlers, self.fetch_handlers = routes(self, release)
         backlog = config.get(keys.SOCKET_LISTEN_BACKLOG_SIZE)
         self._listening = Listening(
@@ -211,8 +246,9 @@ class Broker(OrderedService):
         """The parts, in the order of their start."""
         for part in (
             _Part("ticks", self.ticks.start, self.ticks.stop),
-            _Part("logs", self.logs.open, self.logs.close),
+            _Part("logs", self._open_logs, self.logs.close),
             _Part("metastore", self._open_store, self.store.close),
+            _Part("peers", lambda: None, self._hang_up),
             _Part("listeners", self._bind, self._listening.close),
             _Part("membership", self._join, self.membership.unregister),
             _Part("groups", self.upkeep.start, self.upkeep.stop),
@@ -233,13 +269,23 @@ class Broker(OrderedService):
         self._ready = False
         self._on_lost(failure)
 
+    def _open_logs(self) -> Deferred[None]:
+        return self.logs.open().addCallback(lambda _: self.epochs.load())
+
+    def _hang_up(self) -> None:
+        self.peers.close()
+        self.timers.close()
+
+    def _identity(self) -> Identity:
+        incarnation = self.membership.registration.incarnation
+        return Identity(self.metadata.cluster_id, self.broker_id, self.membership.epoch, incarnation)
+
     def _open_store(self) -> Deferred[None]:
         async def opened() -> None:
             try:
                 await self.store.open()
                 self.metadata.cluster_id = await ensure_cluster(self.store, self._new_uuid)
                 await self.logs.claim(self.broker_id, self.metadata.cluster_id)
-                await refuse_other_brokers(self.store, self.broker_id)
             except BaseException:
                 # Its threads and its session must not outlive a start that failed.
                 await self.store.close()
@@ -252,8 +298,6 @@ class Broker(OrderedService):
         async def joined() -> None:
             try:
                 await self.membership.register()
-                # Again: another may have come since.
-                await refuse_other_brokers(self.store, self.broker_id)
             except BaseException:
                 await self.membership.unregister()
                 raise
@@ -278,9 +322,22 @@ class Broker(OrderedService):
     def _start_controller(self) -> Deferred[None]:
         async def started() -> None:
             await self.controller.start()
-            await self.metadata.wait_for(lambda metadata: self.broker_id in metadata.brokers)
+            try:
+                if self.controller.tenure is None:
+                    # Another broker is the controller, and will call.
+                    self._listening.open(self._inter_broker_listener())
+                await self.metadata.wait_for(lambda metadata: self.broker_id in metadata.brokers)
+            except BaseException:
+                await self._drain()
+                await self.controller.stop()
+                raise
+            self.opening.open()
 
         return Deferred.fromCoroutine(started())
+
+    def _inter_broker_listener(self) -> str | None:
+        wanted = self.config.get(keys.INTER_BROKER_LISTENER_NAME)
+        return wanted or next((name for name, at in self.endpoints.items() if at.protocol == "kafka"), None)
 
     def _serve(self) -> None:
         self.logs.start_housekeeping()
@@ -423,7 +480,7 @@ class Broker(OrderedService):
             self.net_metrics,
             self._budget,
             self._ledger,
-            self._complaints,
+            self.complaints,
         )
 
     def admin_factory(self, listener: Listener) -> IProtocolFactory:

@@ -207,6 +207,15 @@ class ApiError(LogbusError):
         return f"<ApiError {self.code.name}: {self.message}>"
 
 
+def error_of(code: int, message: str | None = None) -> ApiError:
+    """The error that a code in another broker's answer stands for; one that is not known is UNKNOWN_SERVER_ERROR."""
+    try:
+        known = ErrorCode(code)
+    except ValueError:
+        return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message or f"error {code}, which is not known here")
+    return ApiError(known, message)
+
+
 class RecordsRefused(ApiError):
     """
     Some records of a batch are not acceptable, and the batch is refused for them (KIP-467).

@@ -79,10 +79,15 @@ class Listening:
             raise
         return {bound.listener.name: self._endpoint(bound) for bound in self._bound}
 
-    def open(self) -> None:
-        """Accept connections from now on."""
+    def open(self, only: str | None = None) -> None:
+        """
+        Accept connections from now on.
+
+        :param only: on the listener of this name; None: on all.
+        """
         for bound in self._bound:
-            self._reading(bound.port, True)
+            if only is None or bound.listener.name == only:
+                self._reading(bound.port, True)
 
     def close(self) -> Deferred[None]:
         """Accept nobody any more; connections that exist go on."""

@@ -10,6 +10,7 @@ from logbus.config import keys
 from logbus.coordination.commits import Commits
 from logbus.coordination.consumers import CONSUMER, Consumers
 from logbus.coordination.groups import OFFSETS_TOPIC
+from logbus.handlers.cluster import ClusterHandlers
 from logbus.handlers.configs import ConfigHandlers
 from logbus.handlers.consumer_groups import ConsumerGroupHandlers
 from logbus.handlers.coordinators import CoordinatorHandlers
@@ -20,6 +21,7 @@ from logbus.handlers.group_offsets import GroupOffsetHandlers
 from logbus.handlers.groups import GroupHandlers
 from logbus.handlers.metadata import MetadataHandlers
 from logbus.handlers.offsets import OffsetHandlers
+from logbus.handlers.opening import ABOUT_THE_CLUSTER
 from logbus.handlers.produce import ProduceHandlers
 from logbus.handlers.producers import ProducerHandlers
 from logbus.handlers.routing import Router, VersionRange
@@ -70,8 +72,12 @@ def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers
             GroupOffsetHandlers(groups, Commits(groups), upkeep, metadata, config),
             GroupAdminHandlers(groups, upkeep),
             ConsumerGroupHandlers(Consumers(groups)),
+            ClusterHandlers(
+                broker.broker_id, metadata, broker.store, broker.receiver, broker.controller, broker.complaints
+            ),
         ]
     )
+    router.wrap(ABOUT_THE_CLUSTER, broker.opening.wrap)
     served = dict(router.served)
     if CONSUMER not in config.get(keys.GROUP_COORDINATOR_REBALANCE_PROTOCOLS):
         for key in CONSUMER_GROUP_APIS:

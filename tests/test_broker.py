@@ -9,8 +9,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.ilogbus import Listener
+from logbus.testing.simulation.disk import Lane, MemoryDisk, broken, no_space
 from tests.handlers.kit import MemoryBroker, a_batch, content, fetch_request, produce_request
-from tests.storage.memorydisk import Lane, MemoryDisk, broken, no_space
 
 
 class StartAndStop(SynchronousTestCase):
@@ -35,7 +35,7 @@ class StartAndStop(SynchronousTestCase):
         server = MemoryBroker()
         events = self.recorded(server)
         server.start()
-        order = ["ticks", "logs", "metastore", "listeners", "membership", "groups", "controller", "serving"]
+        order = ["ticks", "logs", "metastore", "peers", "listeners", "membership", "groups", "controller", "serving"]
         self.assertEqual(events, [f"start {name}" for name in order])
         self.assertEqual(server.broker.not_ready(), [])
         del events[:]

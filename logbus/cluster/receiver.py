@@ -9,6 +9,7 @@ from attrs import define, field
 from twisted.internet.defer import Deferred, DeferredLock
 from zope.interface import implementer
 
+from logbus.cluster.epochs import Epochs, ForgetfulEpochs
 from logbus.cluster.icluster import (
     Announcement,
     DeletedTopic,
@@ -32,6 +33,7 @@ class AnnouncementReceiver:
     are taken first and then shown.
 
     :ivar broker_epoch: of this broker now; announcements for a former life are refused.
+    :ivar epochs: announcements of a lower controller epoch than the highest are refused.
     :ivar broker_configs: told of new overrides by entity: a broker's id or ``<default>``.
     """
 
@@ -40,7 +42,7 @@ class AnnouncementReceiver:
     host: IReplicaHost
     broker_epoch: Callable[[], int]
     broker_configs: Callable[[Mapping[str, Mapping[str, str]]], object]
-    _controller_epoch: int = field(default=0, init=False)
+    epochs: Epochs = field(factory=ForgetfulEpochs)
     _turn: DeferredLock = field(factory=DeferredLock, init=False)
 
     def apply(self, announcement: Announcement) -> Deferred[PartitionErrors]:
@@ -56,7 +58,7 @@ class AnnouncementReceiver:
         return Deferred.fromCoroutine(run())
 
     async def _apply(self, announcement: Announcement) -> PartitionErrors:
-        self._check(announcement)
+        await self._check(announcement)
         errors: dict[TopicPartition, ApiError] = {}
         await self._remove(announcement, errors)
         if announcement.broker_configs:
@@ -69,12 +71,12 @@ class AnnouncementReceiver:
         self._show(announcement)
         return errors
 
-    def _check(self, announcement: Announcement) -> None:
-        if announcement.controller_epoch < self._controller_epoch:
+    async def _check(self, announcement: Announcement) -> None:
+        if announcement.controller_epoch < self.epochs.highest:
             raise ApiError(
                 ErrorCode.STALE_CONTROLLER_EPOCH,
                 f"controller {announcement.controller_id} of epoch {announcement.controller_epoch} was replaced: "
-                f"the epoch is {self._controller_epoch}",
+                f"the epoch is {self.epochs.highest}",
             )
         epoch = self.broker_epoch()
         # A greater epoch is ours, too: the controller may see our registration before its answer reaches us.
@@ -83,7 +85,8 @@ class AnnouncementReceiver:
                 ErrorCode.STALE_BROKER_EPOCH,
                 f"the announcement is for epoch {announcement.broker_epoch} of broker {self.broker_id}, not {epoch}",
             )
-        self._controller_epoch = announcement.controller_epoch
+        if announcement.controller_epoch > self.epochs.highest:
+            await self.epochs.remember(announcement.controller_epoch)
 
     async def _remove(self, announcement: Announcement, errors: dict[TopicPartition, ApiError]) -> None:
         gone = list(announcement.deleted)

@@ -127,6 +127,7 @@ def _announced_topic(name: str, topic_id: UUID, states: list[PartitionState]) ->
                 replicas=list(state.replicas),
                 isr=list(state.leader_and_isr.isr),
                 eligible=list(state.leader_and_isr.eligible),
+                unclean_epoch=state.leader_and_isr.unclean_epoch,
             )
             for state in states
         ],
@@ -138,7 +139,13 @@ def _states(topic: AnnouncedTopic) -> Iterable[PartitionState]:
     overrides = _overrides(topic.overrides)  # One mapping for all partitions of a topic.
     for one in topic.partitions:
         state = LeaderAndIsr(
-            one.leader, one.leader_epoch, tuple(one.isr), one.controller_epoch, one.version, tuple(one.eligible)
+            one.leader,
+            one.leader_epoch,
+            tuple(one.isr),
+            one.controller_epoch,
+            one.version,
+            tuple(one.eligible),
+            one.unclean_epoch,
         )
         name = TopicPartition(topic.name, one.partition)
         yield PartitionState(name, topic_id, tuple(one.replicas), state, one.is_new, overrides)

@@ -76,6 +76,12 @@ class Router:
                     self.counts[key] = 0
                     self._handlers[key] = getattr(family, name)
 
+    def wrap(self, keys: Iterable[int], wrap: Callable[[Handler], Handler]) -> None:
+        """Put something around the handlers of some APIs, those of them that are served."""
+        for key in keys:
+            if key in self._handlers:
+                self._handlers[key] = wrap(self._handlers[key])
+
     def __call__(self, context: RequestContext, request: Request) -> Answer:
         key = request.api_key
         self.counts[key] += 1

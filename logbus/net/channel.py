@@ -12,7 +12,7 @@ A channel does not reconnect: whoever uses it knows better whether what was lost
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from attrs import define
@@ -268,6 +268,7 @@ def connect(
     client_id: str | None = None,
     timeout: float = 30.0,
     response_max_bytes: int = 128 * 1024 * 1024,
+    begin: Callable[[Channel], Awaitable[object]] = Channel.negotiate,
 ) -> Deferred[Channel]:
     """
     Connect to a broker and find out which versions it serves.
@@ -276,7 +277,8 @@ def connect(
     :param client_id: what we call ourselves.
     :param timeout: seconds until connected and negotiated, and afterwards for each answer.
     :param response_max_bytes: the longest response accepted.
-    :returns: fires with the channel, or fails as the endpoint or :meth:`Channel.negotiate` does. Cancelling it hangs
+    :param begin: what comes first on the connection; it sets :attr:`Channel.versions`.
+    :returns: fires with the channel, or fails as the endpoint or ``begin`` does. Cancelling it hangs
         up.
     """
 
@@ -286,7 +288,7 @@ def connect(
     async def connected() -> Channel:
         channel = cast(Channel, await endpoint.connect(Factory.forProtocol(build)))
         try:
-            await channel.negotiate()
+            await begin(channel)
         except BaseException:
             channel.close()
             raise

@@ -31,7 +31,7 @@ BROKERS = st.builds(
     st.none() | UUIDS,
     st.integers(0, 5),
 )
-ROLES = st.builds(LeaderAndIsr, NUMBERS, NUMBERS, IDS, NUMBERS, NUMBERS, IDS)
+ROLES = st.builds(LeaderAndIsr, NUMBERS, NUMBERS, IDS, NUMBERS, NUMBERS, IDS, NUMBERS)
 
 
 @st.composite

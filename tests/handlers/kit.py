@@ -22,6 +22,7 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.broker import Broker
+from logbus.cluster.peers import ConnectTo
 from logbus.config import ConfigView
 from logbus.ilogbus import Listener
 from logbus.metastore.memory import MemoryEnsemble, MemoryStore
@@ -29,6 +30,7 @@ from logbus.net.protocol import KafkaServerFactory
 from logbus.net.serving import KafkaServerProtocol
 from logbus.records.batch import Record, encode_batch
 from logbus.records.slices import FileSlice, joined
+from logbus.testing.simulation.disk import Directory, MemoryDisk
 from logbus.wire.connection import ClientConnection, api_key_of
 from logbus.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from logbus.wire.messages.records import (
@@ -44,7 +46,6 @@ from logbus.wire.messages.records import (
     TopicProduceData,
 )
 from logbus.wire.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from tests.storage.memorydisk import Directory, MemoryDisk
 
 _MADE = itertools.count(1)
 
@@ -117,6 +118,8 @@ class MemoryBroker:
     :ivar config: settings by Kafka's names.
     :ivar disks: one for each log directory.
     :ivar lost: what the broker said when it could not go on.
+    :ivar connect_to: how it reaches other brokers; None: by the reactor.
+    :ivar seed: of its random choices; brokers of one cluster need different ones.
     """
 
     config: Mapping[str, str] = field(factory=dict)
@@ -126,6 +129,8 @@ class MemoryBroker:
     ensemble: MemoryEnsemble = field(factory=MemoryEnsemble)
     plugin: _Plugin = field(factory=_Plugin)
     lost: list[Failure] = field(factory=list)
+    connect_to: ConnectTo | None = None
+    seed: int = 7
     broker: Broker = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -142,10 +147,11 @@ class MemoryBroker:
             ConfigView.load(set=settings),
             self.listeners,
             wall_clock=lambda: NOW_S + self.reactor.seconds(),
-            randomness=random.Random(7),
+            randomness=random.Random(self.seed),
             plugins={"kafka": self.plugin},  # type: ignore[dict-item]
             disks=list(self.disks),
             store=self._store(),
+            connect_to=self.connect_to,
         )
         self.broker.when_lost(self.lost.append)
 

@@ -130,6 +130,7 @@ class PartitionRole:
     replicas: list[Int32]
     isr: list[Int32]
     eligible: list[Int32]
+    unclean_epoch: Int32
 
 
 @struct
@@ -196,6 +197,7 @@ class AlteredPartition:
     version: Int32 = -1
     isr: list[Int32] = field(factory=list)
     eligible: list[Int32] = field(factory=list)
+    unclean_epoch: Int32 = -1
 
 
 @message(1002, versions="0", flexible="0+")

@@ -1,0 +1,160 @@
+"""
+The controller as a broker sees it: a call when it is this very broker, else a request to the one that is.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from attrs import define
+from twisted.internet.defer import Deferred
+from zope.interface import implementer
+
+from logbus.cluster.controller.service import Controller
+from logbus.cluster.controller.tenure import Tenure
+from logbus.cluster.icluster import IControllerLink, IsrChange
+from logbus.cluster.metadata import ClusterMetadata
+from logbus.cluster.peers import CONTROL, Peers
+from logbus.errors import ApiError, ErrorCode, error_of
+from logbus.model import LeaderAndIsr, TopicPartition
+from logbus.wire.messages.cluster import (
+    AlteredPartition,
+    AlterPartitionsRequest,
+    PartitionNumbers,
+    ReportFailedRequest,
+    ShutDownRequest,
+    WantedIsr,
+)
+
+T = TypeVar("T")
+
+
+@implementer(IControllerLink)
+@define(eq=False)
+class ControllerLink:
+    """
+    :ivar broker_epoch: of this broker now; the controller refuses what a former life asked.
+    """
+
+    broker_id: int
+    controller: Controller
+    metadata: ClusterMetadata
+    peers: Peers
+    broker_epoch: Callable[[], int]
+
+    def alter_partitions(
+        self, changes: Sequence[IsrChange]
+    ) -> Deferred[Mapping[TopicPartition, LeaderAndIsr | ApiError]]:
+        """See :meth:`IControllerLink.alter_partitions`."""
+
+        async def here(tenure: Tenure) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
+            return await tenure.alter_partitions(self.broker_id, epoch, changes)
+
+        async def there() -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
+            request = AlterPartitionsRequest(
+                broker_epoch=epoch,
+                changes=[
+                    WantedIsr(
+                        topic=one.topic_partition.topic,
+                        partition=one.topic_partition.partition,
+                        leader_epoch=one.leader_epoch,
+                        version=one.version,
+                        isr=list(one.isr),
+                    )
+                    for one in changes
+                ],
+            )
+            response = await self._ask(request)
+            return {TopicPartition(one.topic, one.partition): altered(one) for one in response.partitions}
+
+        epoch = self.broker_epoch()
+        return self._either(here, there)
+
+    def report_failed(self, topic_partitions: Sequence[TopicPartition]) -> Deferred[None]:
+        """See :meth:`IControllerLink.report_failed`."""
+
+        async def here(tenure: Tenure) -> None:
+            await note_failed(tenure, self.broker_id, epoch, topic_partitions)
+
+        async def there() -> None:
+            await self._ask(ReportFailedRequest(broker_epoch=epoch, failed=by_topic(topic_partitions)))
+
+        epoch = self.broker_epoch()
+        return self._either(here, there)
+
+    def shut_down(self) -> Deferred[Sequence[TopicPartition]]:
+        """See :meth:`IControllerLink.shut_down`."""
+
+        async def here(tenure: Tenure) -> Sequence[TopicPartition]:
+            return await tenure.shut_down(self.broker_id, epoch)
+
+        async def there() -> Sequence[TopicPartition]:
+            return named((await self._ask(ShutDownRequest(broker_epoch=epoch))).remaining)
+
+        epoch = self.broker_epoch()
+        return self._either(here, there)
+
+    def _either(self, here: Callable[[Tenure], Awaitable[T]], there: Callable[[], Awaitable[T]]) -> Deferred[T]:
+        if self.metadata.controller_id == self.broker_id:
+            return self.controller.submit(here)
+
+        async def ask() -> T:
+            return await there()
+
+        return Deferred.fromCoroutine(ask())
+
+    async def _ask(self, message: Any) -> Any:
+        controller = self.metadata.brokers.get(self.metadata.controller_id)
+        if controller is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "no controller is known")
+        try:
+            response = await self.peers.request(controller, message, CONTROL)
+        except ApiError as e:
+            if e.code is ErrorCode.BROKER_NOT_AVAILABLE:  # It was not even asked.
+                raise ApiError(ErrorCode.NOT_CONTROLLER, e.message) from None
+            raise
+        if response.error_code:
+            raise error_of(response.error_code, response.error_message)
+        return response
+
+
+async def note_failed(tenure: Tenure, broker_id: int, broker_epoch: int, names: Iterable[TopicPartition]) -> None:
+    """
+    Take note that replicas of a broker went offline.
+
+    :raise ApiError: STALE_BROKER_EPOCH.
+    """
+    image = tenure.state.brokers.get(broker_id)
+    if image is None or image.epoch != broker_epoch:
+        raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered with epoch {broker_epoch}")
+    await tenure.note_failed(image, frozenset(names))
+
+
+def by_topic(names: Iterable[TopicPartition]) -> list[PartitionNumbers]:
+    """Partitions, as requests name them."""
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for name in names:
+        numbers[name.topic].append(name.partition)
+    return [PartitionNumbers(topic=topic, partitions=found) for topic, found in numbers.items()]
+
+
+def named(topics: Iterable[PartitionNumbers]) -> list[TopicPartition]:
+    """The partitions that a request names."""
+    return [TopicPartition(one.topic, number) for one in topics for number in one.partitions]
+
+
+def altered(one: AlteredPartition) -> LeaderAndIsr | ApiError:
+    """The outcome for one partition, as the answer spells it."""
+    if one.error_code:
+        return error_of(one.error_code, one.error_message)
+    return LeaderAndIsr(
+        one.leader,
+        one.leader_epoch,
+        tuple(one.isr),
+        one.controller_epoch,
+        one.version,
+        tuple(one.eligible),
+        one.unclean_epoch,
+    )

@@ -1,0 +1,308 @@
+"""
+Connections to the other brokers, one for each broker and purpose.
+
+A long poll, or an announcement that takes its time, holds up whatever is behind it on its connection: so what is asked
+for different purposes goes different ways. Each connection begins with an introduction: it says who we are, proves it
+by the incarnation of our registration, and finds out whether the other is the broker that we mean.
+
+A connection that cannot be made is tried again after a while, a little longer each time; until then requests fail at
+once. Nothing hangs: every request ends with an answer or an :class:`.ApiError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from attrs import define, field, frozen
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint, TCP6ClientEndpoint
+from twisted.internet.interfaces import IStreamClientEndpoint
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.cluster.metadata import BrokerImage, ClusterMetadata
+from logbus.errors import ApiError, ErrorCode, error_of
+from logbus.metastore.znodes import FEATURE_LEVEL
+from logbus.model import Endpoint
+from logbus.net.channel import Channel, Disconnected, RequestTimedOut, connect
+from logbus.timers import Timers
+from logbus.wire.messages.cluster import IntroduceRequest, IntroduceResponse
+from logbus.wire.versions import VersionRange
+
+CONTROL, ANNOUNCE, FORWARD, FETCH = "control", "announce", "forward", "fetch"
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+"""Seconds between two attempts to connect."""
+
+ConnectTo = Callable[[str, int], IStreamClientEndpoint]
+"""Makes the endpoint to a host and port."""
+
+
+def versions_of(feature_level: int) -> dict[int, VersionRange]:
+    """
+    What a broker of a feature level is asked, whatever it offers to clients, by API key.
+
+    :raise ApiError: UNSUPPORTED_VERSION: levels start at 1.
+    """
+    if feature_level < 1:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"feature level {feature_level} cannot talk to other brokers")
+    spoken = {1: 17, 23: 4, 1000: 0, 1001: 0, 1002: 0, 1003: 0, 1004: 0, 1005: 0}
+    return {key: VersionRange(version, version) for key, version in spoken.items()}
+
+
+def tcp(reactor: Any) -> ConnectTo:
+    """Over the network; names are looked up, addresses are not."""
+
+    def endpoint(host: str, port: int) -> IStreamClientEndpoint:
+        if ":" in host:
+            return TCP6ClientEndpoint(reactor, host, port)
+        if host.replace(".", "").isdigit():
+            return TCP4ClientEndpoint(reactor, host, port)
+        return HostnameEndpoint(reactor, host, port)
+
+    return endpoint
+
+
+@frozen
+class Identity:
+    """Who we are: what an introduction says."""
+
+    cluster_id: str
+    broker_id: int
+    broker_epoch: int
+    incarnation: UUID
+
+
+@define(eq=False)
+class _Link:
+    """
+    The way to one broker for one purpose.
+
+    :ivar epoch: of the life of the broker that it leads to.
+    :ivar seen: whether the metadata showed that life; it ends when they do no more.
+    :ivar waiting: who waits for the connection that is being made; None: none is.
+    :ivar pause: seconds to wait after the next failure; no attempt is made before ``not_before``.
+    """
+
+    epoch: int
+    seen: bool = False
+    channel: Channel | None = None
+    connecting: Deferred[Channel] | None = None
+    waiting: list[Deferred[Channel]] = field(factory=list)
+    pause: float = FIRST_PAUSE
+    not_before: float = 0.0
+    problem: str = ""
+    dropped: bool = False
+
+
+@define(eq=False)
+class Peers:
+    """
+    The ways to all other brokers.
+
+    :ivar identity: asked for each introduction: the broker's epoch changes while it runs.
+    :ivar listener: the listener that brokers use among themselves; None: the first one of each broker.
+    :ivar connect_to: makes an endpoint, for those who have another network.
+    :ivar timeout: seconds until connected, and for each answer unless a request says otherwise.
+    """
+
+    identity: Callable[[], Identity]
+    metadata: ClusterMetadata
+    listener: str | None
+    timers: Timers
+    connect_to: ConnectTo
+    random: Random
+    timeout: float = 30.0
+    _links: dict[tuple[int, str], _Link] = field(factory=dict, init=False)
+    _closed: bool = field(default=False, init=False)
+    _log = Logger()
+
+    def __attrs_post_init__(self) -> None:
+        self.metadata.subscribe(self._metadata_changed)
+
+    def request(
+        self, broker: BrokerImage, message: Any, purpose: str = CONTROL, timeout: float | None = None
+    ) -> Deferred[Any]:
+        """
+        Ask a broker.
+
+        :param broker: which, and in which of its lives.
+        :param timeout: seconds for the answer.
+        :return: fires with the response, whatever errors are in it.
+        :raise ApiError: BROKER_NOT_AVAILABLE: it was not asked; NETWORK_EXCEPTION or REQUEST_TIMED_OUT: perhaps it
+            was, and the answer did not come.
+        """
+        return Deferred.fromCoroutine(self._request(broker, message, purpose, timeout))
+
+    async def _request(self, broker: BrokerImage, message: Any, purpose: str, seconds: float | None) -> Any:
+        channel = await self.channel(broker, purpose)
+        try:
+            return await channel.request(message, timeout=seconds)
+        except RequestTimedOut as e:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"broker {broker.broker_id}: {e}") from None
+        except Disconnected as e:
+            raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"broker {broker.broker_id}: {e}") from None
+
+    def broker(self, broker_id: int) -> BrokerImage:
+        """
+        A broker that lives.
+
+        :raise ApiError: BROKER_NOT_AVAILABLE.
+        """
+        image = self.metadata.brokers.get(broker_id)
+        if image is None:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not known to be alive")
+        return image
+
+    def channel(self, broker: BrokerImage, purpose: str) -> Deferred[Channel]:
+        """
+        The connection to a broker, introduced; it is kept, and shared by all who ask for the same purpose.
+
+        :raise ApiError: BROKER_NOT_AVAILABLE.
+        """
+        key = (broker.broker_id, purpose)
+        link = self._links.get(key)
+        if link is not None and link.epoch < broker.epoch:
+            self._drop(key, "it has restarted")
+            link = None
+        if self._closed or (link is not None and link.epoch > broker.epoch):
+            why = "this broker stops" if self._closed else "it has restarted"
+            return fail(_unavailable(broker.broker_id, why))
+        if link is None:
+            link = self._links[key] = _Link(broker.epoch, seen=self._shows(broker.broker_id, broker.epoch))
+        if link.channel is not None:
+            if link.channel.usable:
+                return succeed(link.channel)
+            link.channel = None
+        if link.connecting is None and self.timers.clock.seconds() < link.not_before:
+            return fail(_unavailable(broker.broker_id, link.problem))
+        waiting: Deferred[Channel] = Deferred()
+        link.waiting.append(waiting)
+        if link.connecting is None:
+            self._connect(broker, purpose, link)
+        return waiting
+
+    def forget(self, broker: BrokerImage, purpose: str) -> None:
+        """Hang up: nobody needs this way to this life of a broker any more."""
+        link = self._links.get((broker.broker_id, purpose))
+        if link is not None and link.epoch == broker.epoch:
+            self._drop((broker.broker_id, purpose), "the connection is not needed any more")
+
+    def close(self) -> None:
+        """Hang up on everybody."""
+        self._closed = True
+        for key in list(self._links):
+            self._drop(key, "this broker stops")
+
+    # How it works.
+
+    def _connect(self, broker: BrokerImage, purpose: str, link: _Link) -> None:
+        try:
+            at = self._endpoint_of(broker)
+        except ApiError as e:
+            self._failed(broker, link, e.message)
+            return
+        connecting = connect(
+            self.connect_to(at.host, at.port),
+            self.timers,
+            client_id=f"broker-{self.identity().broker_id}-{purpose}",
+            timeout=self.timeout,
+            begin=partial(self._introduce, broker.broker_id),
+        )
+        link.connecting = connecting
+        connecting.addCallbacks(
+            self._connected,
+            lambda failure: self._failed(broker, link, _reason(failure, f"{at.host}:{at.port}")),
+            callbackArgs=(link,),
+        )
+        connecting.addErrback(lambda failure: self._log.failure("a connection to a broker failed", failure))
+
+    def _endpoint_of(self, broker: BrokerImage) -> Endpoint:
+        if self.listener is None:
+            at = next(iter(broker.endpoints.values()), None)
+        else:
+            at = broker.endpoints.get(self.listener)
+        if at is None:
+            wanted = "a Kafka listener" if self.listener is None else f"a listener {self.listener}"
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"it has not registered {wanted}")
+        return at
+
+    async def _introduce(self, receiver_id: int, channel: Channel) -> None:
+        me = self.identity()
+        request = IntroduceRequest(
+            cluster_id=me.cluster_id,
+            broker_id=me.broker_id,
+            broker_epoch=me.broker_epoch,
+            incarnation=me.incarnation.bytes,
+            receiver_id=receiver_id,
+            feature_level=FEATURE_LEVEL,
+        )
+        answer: IntroduceResponse = await channel.request(request, 0)
+        if answer.error_code:
+            raise error_of(answer.error_code, answer.error_message)
+        channel.versions = versions_of(min(FEATURE_LEVEL, answer.feature_level))
+
+    def _connected(self, channel: Channel, link: _Link) -> None:
+        link.connecting = None
+        if link.dropped:
+            channel.close()
+            return
+        link.channel = channel
+        link.pause, link.problem = FIRST_PAUSE, ""
+        waiting, link.waiting = link.waiting, []
+        for one in waiting:
+            if not one.called:
+                one.callback(channel)
+
+    def _failed(self, broker: BrokerImage, link: _Link, why: str) -> None:
+        link.connecting = None
+        if link.dropped:
+            return
+        if why != link.problem:
+            link.problem = why
+            self._log.warn("broker {broker} is out of reach: {why}", broker=broker.broker_id, why=why)
+        link.not_before = self.timers.clock.seconds() + link.pause * self.random.uniform(0.8, 1.0)
+        link.pause = min(LONGEST_PAUSE, 2 * link.pause)
+        waiting, link.waiting = link.waiting, []
+        for one in waiting:
+            if not one.called:
+                one.errback(_unavailable(broker.broker_id, why))
+
+    def _shows(self, broker_id: int, epoch: int) -> bool:
+        image = self.metadata.brokers.get(broker_id)
+        return image is not None and image.epoch == epoch
+
+    def _metadata_changed(self) -> None:
+        for (broker_id, purpose), link in list(self._links.items()):
+            image = self.metadata.brokers.get(broker_id)
+            if image is not None and image.epoch == link.epoch:
+                link.seen = True
+            elif image is not None and image.epoch > link.epoch:
+                self._drop((broker_id, purpose), "it has restarted")
+            elif link.seen:
+                self._drop((broker_id, purpose), "its registration is gone")
+
+    def _drop(self, key: tuple[int, str], why: str) -> None:
+        link = self._links.pop(key)
+        link.dropped = True
+        if link.connecting is not None:
+            link.connecting.cancel()
+        if link.channel is not None:
+            link.channel.close()
+        waiting, link.waiting = link.waiting, []
+        for one in waiting:
+            if not one.called:
+                one.errback(_unavailable(key[0], why))
+
+
+def _unavailable(broker_id: int, why: str) -> ApiError:
+    return ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} cannot be asked: {why}")
+
+
+def _reason(failure: Failure, where: str) -> str:
+    """Why a broker cannot be reached, for people."""
+    return f"{where}: {failure.getErrorMessage()}"

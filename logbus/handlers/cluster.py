@@ -1,0 +1,234 @@
+"""
+What other brokers ask of this one: Introduce, Announce, AlterPartitions, ShutDown, ReportFailed, Forward.
+
+None of it is told to clients (ApiVersions), and all but Introduce is refused on a connection whose other end has not
+proved that it is a broker. The proof is the incarnation in its registration: only who can read the metadata store, or
+made it, knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from hmac import compare_digest
+from typing import Any, TypeVar
+from uuid import UUID
+
+from attrs import define
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.cluster.controller.service import Controller
+from logbus.cluster.controller.tenure import Tenure
+from logbus.cluster.icluster import IAnnouncementReceiver, IsrChange
+from logbus.cluster.link import by_topic, named, note_failed
+from logbus.cluster.metadata import ClusterMetadata
+from logbus.cluster.spelling import announcement_in
+from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.routing import serves, task
+from logbus.metastore.imetastore import IMetadataStore, MetastoreError, NoNode
+from logbus.metastore.znodes import FEATURE_LEVEL, BrokerIdZnode
+from logbus.model import LeaderAndIsr, TopicPartition
+from logbus.net.context import RequestContext
+from logbus.net.limits import Complaints
+from logbus.wire.connection import Request
+from logbus.wire.messages.cluster import (
+    AlteredPartition,
+    AlterPartitionsRequest,
+    AlterPartitionsResponse,
+    AnnounceRequest,
+    AnnounceResponse,
+    FailedPartition,
+    IntroduceRequest,
+    IntroduceResponse,
+    ReportFailedRequest,
+    ReportFailedResponse,
+    ShutDownRequest,
+    ShutDownResponse,
+)
+
+T = TypeVar("T")
+
+
+@define(eq=False)
+class ClusterHandlers:
+    """
+    Serves other brokers.
+
+    :param receiver: applies announcements here.
+    :param complaints: keeps a flood of forged introductions from filling the log.
+    """
+
+    _broker_id: int
+    _metadata: ClusterMetadata
+    _store: IMetadataStore
+    _receiver: IAnnouncementReceiver
+    _controller: Controller
+    _complaints: Complaints
+    _log = Logger()
+
+    @serves(1000, 0, 0)
+    @task
+    async def introduce(self, context: RequestContext, request: Request) -> IntroduceResponse:
+        message: IntroduceRequest = request.message
+        try:
+            await self._check(message)
+        except ApiError as e:
+            self._complain(context, f"introduced itself as broker {message.broker_id}, and was refused: {e.message}")
+            return IntroduceResponse(error_code=e.code, error_message=e.message)
+        context.broker = message.broker_id
+        return IntroduceResponse(feature_level=FEATURE_LEVEL)
+
+    async def _check(self, message: IntroduceRequest) -> None:
+        """Whether the sender means us, and is who it says."""
+        if message.cluster_id != self._metadata.cluster_id:
+            raise ApiError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"this is cluster {self._metadata.cluster_id}, not {message.cluster_id}",
+            )
+        if message.receiver_id != self._broker_id:
+            raise ApiError(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"this is broker {self._broker_id}, not {message.receiver_id}"
+            )
+        known = self._metadata.brokers.get(message.broker_id)
+        if known is not None and _same(known.incarnation, message.incarnation):
+            return
+        # It may have come, or restarted, since we were last told.
+        if not _same(await self._registered(message.broker_id), message.incarnation):
+            raise ApiError(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+                f"broker {message.broker_id} is not registered with that incarnation",
+            )
+
+    async def _registered(self, broker_id: int) -> UUID | None:
+        try:
+            data, _ = await self._store.get(BrokerIdZnode.path(broker_id))
+            return BrokerIdZnode.decode(broker_id, data).incarnation
+        except NoNode:
+            return None
+        except MetastoreError as e:
+            raise ApiError(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} cannot be looked up in the metadata store: {e}"
+            ) from None
+
+    @serves(1001, 0, 0)
+    @task
+    async def announce(self, context: RequestContext, request: Request) -> AnnounceResponse:
+        message: AnnounceRequest = request.message
+        try:
+            self._only(context, message.controller_id, "announced something")
+            failed = await shielded(self._receiver.apply(announcement_in(message)))
+        except ApiError as e:
+            return AnnounceResponse(error_code=e.code, error_message=e.message)
+        return AnnounceResponse(
+            failed=[
+                FailedPartition(
+                    topic=name.topic, partition=name.partition, error_code=error.code, error_message=error.message
+                )
+                for name, error in failed.items()
+            ]
+        )
+
+    @serves(1002, 0, 0)
+    @task
+    async def alter_partitions(self, context: RequestContext, request: Request) -> AlterPartitionsResponse:
+        message: AlterPartitionsRequest = request.message
+        changes = [
+            IsrChange(TopicPartition(one.topic, one.partition), one.leader_epoch, one.version, tuple(one.isr))
+            for one in message.changes
+        ]
+
+        async def run(tenure: Tenure, broker_id: int) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
+            return await tenure.alter_partitions(broker_id, message.broker_epoch, changes)
+
+        try:
+            outcomes = await self._as_controller(context, "asked for in-sync replicas", run)
+        except ApiError as e:
+            return AlterPartitionsResponse(error_code=e.code, error_message=e.message)
+        return AlterPartitionsResponse(partitions=[_outcome(name, one) for name, one in outcomes.items()])
+
+    @serves(1003, 0, 0)
+    @task
+    async def shut_down(self, context: RequestContext, request: Request) -> ShutDownResponse:
+        message: ShutDownRequest = request.message
+
+        async def run(tenure: Tenure, broker_id: int) -> list[TopicPartition]:
+            return list(await tenure.shut_down(broker_id, message.broker_epoch))
+
+        try:
+            remaining = await self._as_controller(context, "asked to be relieved", run)
+        except ApiError as e:
+            return ShutDownResponse(error_code=e.code, error_message=e.message)
+        return ShutDownResponse(remaining=by_topic(remaining))
+
+    @serves(1004, 0, 0)
+    @task
+    async def report_failed(self, context: RequestContext, request: Request) -> ReportFailedResponse:
+        message: ReportFailedRequest = request.message
+
+        async def run(tenure: Tenure, broker_id: int) -> None:
+            await note_failed(tenure, broker_id, message.broker_epoch, named(message.failed))
+
+        try:
+            await self._as_controller(context, "reported failed replicas", run)
+        except ApiError as e:
+            return ReportFailedResponse(error_code=e.code, error_message=e.message)
+        return ReportFailedResponse()
+
+    # Who may.
+
+    async def _as_controller(self, context: RequestContext, what: str, run: Callable[[Tenure, int], Awaitable[T]]) -> T:
+        broker_id = self._only(context, context.broker, what)
+        return await self._controller.submit(lambda tenure: run(tenure, broker_id))
+
+    def _only(self, context: RequestContext, broker_id: int | None, what: str) -> int:
+        """
+        Make sure that the other end is a broker, and the one that it speaks for.
+
+        :raise ApiError: CLUSTER_AUTHORIZATION_FAILED.
+        """
+        if context.broker is None or context.broker != broker_id:
+            who = "no broker" if context.broker is None else f"broker {context.broker}"
+            self._complain(context, f"{what}, but is {who}")
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return context.broker
+
+    def _complain(self, context: RequestContext, sentence: str) -> None:
+        if self._complaints.admit(context.host) is not None:
+            self._log.warn("{host}:{port} {sentence}", host=context.host, port=context.port, sentence=sentence)
+
+
+def shielded(work: Deferred[T]) -> Deferred[T]:
+    """The same result; but who waits for it may go away without ending the work."""
+    waiting: Deferred[T] = Deferred()
+
+    def done(result: T | Failure) -> None:
+        # Whoever cancelled the waiting has had an answer.
+        if isinstance(result, Failure):
+            if not waiting.called:
+                waiting.errback(result)
+        elif not waiting.called:
+            waiting.callback(result)
+
+    work.addBoth(done)
+    return waiting
+
+
+def _same(known: UUID | None, given: bytes) -> bool:
+    return known is not None and compare_digest(known.bytes, given)
+
+
+def _outcome(name: TopicPartition, outcome: LeaderAndIsr | ApiError) -> AlteredPartition:
+    given: dict[str, Any] = {"topic": name.topic, "partition": name.partition}
+    if isinstance(outcome, ApiError):
+        return AlteredPartition(**given, error_code=outcome.code, error_message=outcome.message)
+    return AlteredPartition(
+        **given,
+        leader=outcome.leader,
+        leader_epoch=outcome.leader_epoch,
+        controller_epoch=outcome.controller_epoch,
+        version=outcome.version,
+        isr=list(outcome.isr),
+        eligible=list(outcome.eligible),
+        unclean_epoch=outcome.unclean_epoch,
+    )
