@@ -1,0 +1,229 @@
+"""``logbus metadata``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from twisted.internet.defer import Deferred
+
+    from logbus.metastore.imetastore import IMetadataStore
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+CONNECT_SECONDS = 30.0
+RETIRED = "metadata.db.retired"
+
+
+def where(command: F) -> F:
+    """``--data-dir`` or ``--zookeeper``."""
+    command = click.option(
+        "--zookeeper", "-z", metavar="CONNECT", help="HOST:PORT,HOST:PORT/CHROOT, as in zookeeper.connect."
+    )(command)
+    return click.option(
+        "--data-dir",
+        "-d",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="The (first) data directory of a broker that keeps its metadata there.",
+    )(command)
+
+
+@click.group()
+def metadata() -> None:
+    """Move a cluster's metadata between a data directory and ZooKeeper.
+
+    Topics with their ids, settings and assignments, the cluster's id, epochs and producer ids are in the metadata;
+    records and committed offsets are not: they stay in the data directory. No broker may run meanwhile.
+
+    \b
+    Example:
+      logbus metadata export --data-dir logbus-data --retire metadata.json
+      logbus metadata import metadata.json --zookeeper localhost:2181/logbus
+      twistd -n logbus --zookeeper localhost:2181/logbus
+    """
+
+
+@metadata.command("export")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
+@where
+@click.option("--retire", is_flag=True, help=f"With --data-dir: set the metadata there aside, as {RETIRED}.")
+def export_metadata(file: Path, data_dir: Path | None, zookeeper: str | None, retire: bool) -> None:
+    """Write the metadata into a new FILE; - is standard output.
+
+    With --retire the data directory's own metadata are out of the way afterwards: a broker that is started on it
+    without --zookeeper by mistake does not go on from what is old.
+
+    \b
+    Example:
+      logbus metadata export --data-dir logbus-data metadata.json
+      logbus metadata export --zookeeper localhost:2181/logbus - | jq .cluster_id
+    """
+    from logbus.cli.running import CommandFailed
+    from logbus.metastore.copying import read_all
+    from logbus.metastore.portable import Metadata, check, dump
+
+    if retire and (data_dir is None or str(file) == "-"):
+        raise click.UsageError("--retire goes with --data-dir, and with a file")
+    if str(file) != "-" and file.exists():
+        raise CommandFailed(f"{file} exists already; choose another name, or remove it")
+
+    async def work(store: IMetadataStore) -> Metadata:
+        return Metadata(await read_all(store))
+
+    with place(data_dir, zookeeper, must_exist=True) as run:
+        found = run(work)
+        check(found)
+        if str(file) == "-":
+            sys.stdout.write(dump(found))
+            return
+        write_durably(file, dump(found))
+        if retire:
+            assert data_dir is not None
+            set_aside(data_dir)
+    click.echo(f"cluster {found.cluster_id}: {found.topics} topics, {len(found.nodes)} nodes in {file}")
+
+
+@metadata.command("import")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
+@where
+def import_metadata(file: Path, data_dir: Path | None, zookeeper: str | None) -> None:
+    """Bring the metadata of a FILE (- is standard input) to where no cluster is yet.
+
+    \b
+    Example:
+      logbus metadata import metadata.json --zookeeper localhost:2181/logbus
+    """
+    from logbus.cli.running import CommandFailed
+    from logbus.metastore.copying import NotCopied, write_all
+    from logbus.metastore.portable import BadMetadataFile, load
+
+    try:
+        given = load(sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8"))
+    except (BadMetadataFile, UnicodeDecodeError) as e:
+        raise CommandFailed(f"{file}: {e}") from None
+
+    async def work(store: IMetadataStore) -> int:
+        return await write_all(store, given)
+
+    with place(data_dir, zookeeper, must_exist=False) as run:
+        try:
+            made = run(work)
+        except NotCopied as e:
+            raise CommandFailed(f"{data_dir or zookeeper}: {e}; nothing was changed") from None
+    click.echo(f"cluster {given.cluster_id}: {given.topics} topics, {made} nodes made in {data_dir or zookeeper}")
+
+
+Work = Callable[["IMetadataStore"], Coroutine["Deferred[Any]", Any, T]]
+
+
+@contextmanager
+def place(data_dir: Path | None, zookeeper: str | None, *, must_exist: bool) -> Iterator[Callable[[Work[T]], T]]:
+    """
+    Something that runs a coroutine with a store; a data directory is locked meanwhile.
+
+    :raise CommandFailed: a broker runs there, or there is nothing.
+    """
+    from logbus.cli.running import CommandFailed
+    from logbus.metastore.connectstring import ConnectString
+    from logbus.metastore.embedded import FILE_NAME, EmbeddedStore
+    from logbus.metastore.zookeeper import ZooKeeperStore
+
+    if (data_dir is None) == (zookeeper is None):
+        raise click.UsageError("give either --data-dir or --zookeeper")
+    if zookeeper is not None:
+        connect = ConnectString.parse(zookeeper)
+        yield lambda work: with_store(lambda reactor: ZooKeeperStore(connect, reactor), work)
+        return
+    assert data_dir is not None
+    path = data_dir / FILE_NAME
+    if must_exist and not path.exists():
+        raise CommandFailed(f"there is no {path}: it is not the data directory of a broker without ZooKeeper")
+    if not data_dir.is_dir():
+        raise CommandFailed(f"there is no directory {data_dir}")
+    import time
+
+    with locked(data_dir):
+        yield lambda work: with_store(lambda reactor: EmbeddedStore(path, reactor, time.time), work)
+
+
+def with_store(make: Callable[[Any], Any], work: Work[T]) -> T:
+    """Run a coroutine with an open store."""
+    from twisted.internet.defer import TimeoutError as TookTooLong
+
+    from logbus.cli.running import CommandFailed, run
+
+    async def session(reactor: Any) -> T:
+        store = make(reactor)
+        try:
+            try:
+                await store.open().addTimeout(CONNECT_SECONDS, reactor)
+            except TookTooLong:
+                raise CommandFailed(f"{store.path} does not answer") from None
+            return await work(store)
+        finally:
+            await store.close()
+
+    return run(session)
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """
+    Hold a data directory, as a broker does.
+
+    :raise CommandFailed: one does.
+    """
+    import fcntl
+
+    from logbus.cli.running import CommandFailed
+    from logbus.storage.disk import LOCK_FILE
+
+    with (directory / LOCK_FILE).open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CommandFailed(f"{directory} is in use by a broker (it holds {LOCK_FILE}); stop it first") from None
+        yield
+
+
+def write_durably(path: Path, text: str) -> None:
+    """A new file, there as a whole or not at all."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_directory(path.parent)
+
+
+def set_aside(directory: Path) -> None:
+    """Rename a data directory's metadata."""
+    from logbus.cli.running import CommandFailed
+    from logbus.metastore.embedded import FILE_NAME
+
+    target = directory / RETIRED
+    if target.exists():
+        raise CommandFailed(f"{target} exists already; move it away")
+    (directory / FILE_NAME).rename(target)
+    sync_directory(directory)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make sure that a rename lasts."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
