@@ -36,6 +36,7 @@ class MemoryEnsemble:
     The tree and the sessions on it.
 
     :ivar wall_clock: seconds since 1970, for the nodes' times.
+    :ivar clients: whoever is to hear of changes: :class:`MemoryStore`, or what else takes its place.
     :ivar clock: None: requests are answered at once. Otherwise each takes ``latency`` seconds of this clock.
     """
 
@@ -43,7 +44,7 @@ class MemoryEnsemble:
     clock: IReactorTime | None = None
     latency: float = 0.0
     tree: Tree = field(factory=Tree, init=False)
-    clients: list[MemoryStore] = field(factory=list, init=False)
+    clients: list[Any] = field(factory=list, init=False)
     _sessions: set[int] = field(factory=set, init=False)
     _last_session: int = field(default=0, init=False)
 

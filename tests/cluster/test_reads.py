@@ -10,8 +10,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.cluster.reads import Got, Once, Want
 from logbus.errors import ErrorCode
 from logbus.model import LeaderAndIsr
+from logbus.testing.simulation.disk import broken
 from tests.handlers.kit import NOW_MS, MemoryBroker, a_batch
-from tests.storage.memorydisk import broken
 
 
 class ReadCase(SynchronousTestCase):

@@ -17,9 +17,9 @@ from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import LeaderAndIsr, TopicPartition
 from logbus.storage.checkpoints import decode_partition_metadata
 from logbus.storage.manager import LogManager
+from logbus.testing.simulation.disk import MemoryDisk, broken, no_space
 from tests.handlers.kit import a_batch
 from tests.storage.builders import NOW_MS, NOW_S
-from tests.storage.memorydisk import MemoryDisk, broken, no_space
 
 ALONE = LeaderAndIsr(leader=0, leader_epoch=0, isr=(0,))
 

@@ -16,13 +16,13 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import LogLevel, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.testing.simulation.disk import Choice, Crashed, Directory, Inode, Lane, MemoryDisk
 from logbus.wire.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from logbus.wire.messages.groups import FindCoordinatorRequest
 from tests.coordination.crowd import PARTITIONS, Actor, ClassicMember, ConsumerMember, Promises
 from tests.handlers.groupkit import fetch_committed
 from tests.handlers.kit import Client, MemoryBroker
 from tests.handlers.test_consumer_groups import ConsumerGroupCase
-from tests.storage.memorydisk import Choice, Crashed, Directory, Inode, Lane, MemoryDisk
 
 SEEDS = int(os.environ.get("LOGBUS_POWER_CUT_SEEDS", "30"))
 FIRST = int(os.environ.get("LOGBUS_POWER_CUT_FIRST", "0"))

@@ -21,8 +21,8 @@ from logbus.model import LeaderAndIsr
 from logbus.records.batch import iter_batches
 from logbus.records.compression import Codec
 from logbus.storage.log import Log
+from logbus.testing.simulation.disk import MemoryDisk, no_space
 from tests.storage.builders import NOW_MS, PARTITION, a_log, batch
-from tests.storage.memorydisk import MemoryDisk, no_space
 
 TOO_LARGE = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
 

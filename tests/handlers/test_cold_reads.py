@@ -5,8 +5,8 @@ from __future__ import annotations
 from logbus.errors import ErrorCode
 from logbus.model import TopicPartition
 from logbus.storage.istorage import Lane
+from logbus.testing.simulation.disk import broken
 from tests.handlers.kit import Client, HandlerCase, a_batch, content, fetch_request
-from tests.storage.memorydisk import broken
 
 OLD = "t-0/00000000000000000000.log"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from logbus.errors import ErrorCode
 from logbus.ilogbus import Listener
+from logbus.testing.simulation.disk import no_space
 from logbus.wire.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.handlers.groupkit import commit
 from tests.handlers.kit import HandlerCase, MemoryBroker
-from tests.storage.memorydisk import no_space
 
 
 class FindCoordinatorTests(HandlerCase):

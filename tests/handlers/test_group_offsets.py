@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 from logbus.errors import ErrorCode
 from logbus.records.batch import iter_batches
 from logbus.storage.log import Log
+from logbus.testing.simulation.disk import broken, no_space
 from logbus.wire.messages.groups import FindCoordinatorRequest
 from logbus.wire.messages.offsets import (
     OffsetCommitRequest,
@@ -24,7 +25,6 @@ from logbus.wire.messages.offsets import (
 )
 from tests.handlers.groupkit import GroupCase, commit, fetch_committed
 from tests.handlers.kit import NOW_MS, MemoryBroker
-from tests.storage.memorydisk import broken, no_space
 
 T0, T1 = ("t", 0), ("t", 1)
 DAY_S = 24 * 3600

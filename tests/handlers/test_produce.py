@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from logbus.config import TopicConfig
 from logbus.errors import ErrorCode
+from logbus.testing.simulation.disk import Lane, broken
 from logbus.wire.messages.metadata import MetadataRequest
 from logbus.wire.messages.records import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.handlers.kit import HandlerCase, a_batch, content, produce_request
-from tests.storage.memorydisk import Lane, broken
 
 
 class Durable(HandlerCase):

@@ -19,7 +19,7 @@ from logbus.storage.istorage import IDisk
 from logbus.storage.log import Log
 from logbus.storage.manager import LogManager
 from logbus.storage.settings import StorageSettings
-from tests.storage.memorydisk import MemoryDisk
+from logbus.testing.simulation.disk import MemoryDisk
 
 NOW_S = 1_700_000_000.0
 NOW_MS = int(NOW_S * 1000)

@@ -22,9 +22,9 @@ from logbus.storage.manager import LogManager
 from logbus.storage.pace import Pace
 from logbus.storage.retention import TimeAndSize
 from logbus.storage.settings import CleanerSettings
+from logbus.testing.simulation.disk import MemoryDisk, broken, no_space
 from logbus.timers import Timers
 from tests.storage.builders import NOW_MS, NOW_S, PARTITION, a_manager, batch, data_of
-from tests.storage.memorydisk import MemoryDisk, broken, no_space
 
 COMPACT = TopicConfig(
     cleanup_policy=frozenset({"compact"}),

@@ -15,8 +15,8 @@ from logbus.config.topic import TopicConfig
 from logbus.records.batch import check_crc, iter_batches, iter_records
 from logbus.storage.log import Log
 from logbus.storage.manager import LogManager
+from logbus.testing.simulation.disk import Choice, Crashed, MemoryDisk
 from tests.storage.builders import PARTITION, a_manager, batch, data_of
-from tests.storage.memorydisk import Choice, Crashed, MemoryDisk
 from tests.storage.test_crashes import result
 
 CONFIG = TopicConfig(

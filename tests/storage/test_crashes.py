@@ -22,8 +22,8 @@ from logbus.storage.istorage import Lane
 from logbus.storage.log import Log
 from logbus.storage.manager import LogManager
 from logbus.storage.settings import StorageSettings
+from logbus.testing.simulation.disk import Choice, Crashed, MemoryDisk
 from tests.storage.builders import PARTITION, a_manager, batch, data_of, read_all
-from tests.storage.memorydisk import Choice, Crashed, MemoryDisk
 
 CONFIG = TopicConfig(segment_bytes=400, index_interval_bytes=100, segment_ms=2**62)
 TOPIC_ID = UUID(int=5)

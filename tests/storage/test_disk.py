@@ -27,8 +27,8 @@ from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.storage import disk as disk_module
 from logbus.storage.disk import Disk, disks_at
 from logbus.storage.istorage import IDisk, IFile, Lane
+from logbus.testing.simulation.disk import MemoryDisk
 from tests.storage.builders import a_log, batch, read_all
-from tests.storage.memorydisk import MemoryDisk
 
 
 @implementer(IReactorFromThreads)

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.storage.files import FileCache, LazyFile
 from logbus.storage.index import IndexCorrupt, OffsetIndex, TimeIndex
-from tests.storage.memorydisk import MemoryDisk
+from logbus.testing.simulation.disk import MemoryDisk
 
 increasing = st.lists(st.integers(0, 2**31 - 1), unique=True, max_size=1500).map(sorted)
 

@@ -10,8 +10,8 @@ from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.records.batch import check_crc, iter_records, read_header
 from logbus.records.compression import Codec
 from logbus.storage.log import Appended
+from logbus.testing.simulation.disk import MemoryDisk, broken, no_space
 from tests.storage.builders import NOW_MS, a_log, batch, data_of, offsets_of, read_all
-from tests.storage.memorydisk import MemoryDisk, broken, no_space
 
 
 class AppendTests(SynchronousTestCase):

@@ -17,8 +17,8 @@ from logbus.records.compression import Codec
 from logbus.storage.log import Log
 from logbus.storage.retention import TimeAndSize
 from logbus.storage.settings import StorageSettings
+from logbus.testing.simulation.disk import MemoryDisk
 from tests.storage.builders import NOW_MS, PARTITION, a_manager, batch, data_of
-from tests.storage.memorydisk import MemoryDisk
 
 CONFIG = TopicConfig(segment_bytes=600, index_interval_bytes=130, retention_ms=-1, retention_bytes=900)
 SETTINGS = StorageSettings(write_back_bytes=700, max_open_files=2)

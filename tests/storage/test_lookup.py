@@ -9,8 +9,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.config.topic import TopicConfig
 from logbus.model import TimestampOffset
 from logbus.records.compression import Codec
+from logbus.testing.simulation.disk import Directory, MemoryDisk
 from tests.storage.builders import NOW_MS, a_log, batch
-from tests.storage.memorydisk import Directory, MemoryDisk
 
 batches = st.lists(
     st.tuples(st.lists(st.integers(-30, 30), min_size=1, max_size=4), st.sampled_from([Codec.NONE, Codec.LZ4])),

@@ -13,8 +13,8 @@ from logbus.model import TopicPartition
 from logbus.storage.istorage import Lane
 from logbus.storage.manager import LogManager
 from logbus.storage.settings import StorageSettings
+from logbus.testing.simulation.disk import MemoryDisk, broken, no_space
 from tests.storage.builders import PARTITION, a_manager, batch, read_all
-from tests.storage.memorydisk import MemoryDisk, broken, no_space
 
 ID = uuid.UUID(int=77)
 

@@ -17,7 +17,7 @@ from logbus.storage.disk import Disk, File
 from logbus.storage.istorage import Lane
 from logbus.storage.readahead import AT_A_TIME, CHUNK, HOT
 from logbus.storage.residency import STRETCH, Residency
-from tests.storage.memorydisk import MemoryDisk, MemoryFile, broken
+from logbus.testing.simulation.disk import MemoryDisk, MemoryFile, broken
 from tests.storage.test_disk import Mailbox
 
 SIZE = 6 * CHUNK

@@ -14,8 +14,8 @@ from logbus.config.topic import TopicConfig
 from logbus.storage.log import Log
 from logbus.storage.recovery import Progress
 from logbus.storage.settings import StorageSettings
+from logbus.testing.simulation.disk import Directory, Inode, MemoryDisk
 from tests.storage.builders import NOW_MS, PARTITION, a_manager, batch, data_of, offsets_of, read_all
-from tests.storage.memorydisk import Directory, Inode, MemoryDisk
 
 CONFIG = TopicConfig(segment_bytes=1000, index_interval_bytes=150)
 SIZE = len(batch(b"%06d" % 0))

@@ -11,8 +11,8 @@ from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.storage.istorage import Lane
 from logbus.storage.log import Log
 from logbus.storage.reindexing import SLICE
+from logbus.testing.simulation.disk import Directory, Inode, MemoryDisk, broken
 from tests.storage.builders import NOW_MS, PARTITION, a_manager, batch, data_of, offsets_of
-from tests.storage.memorydisk import Directory, Inode, MemoryDisk, broken
 
 CONFIG = TopicConfig(segment_bytes=1_200_000)
 COUNT = 1000

@@ -15,8 +15,8 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.storage.istorage import IDeletePolicy
 from logbus.storage.log import Log
 from logbus.storage.retention import TimeAndSize
+from logbus.testing.simulation.disk import MemoryDisk
 from tests.storage.builders import NOW_MS, NOW_S, PARTITION, a_log, a_manager, batch, read_all
-from tests.storage.memorydisk import MemoryDisk
 
 SIZE = len(batch(b"x"))
 

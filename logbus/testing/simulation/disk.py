@@ -10,130 +10,18 @@ from __future__ import annotations
 
 import errno
 import os
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred, fail, succeed
 from zope.interface import implementer
 
-from logbus.errors import ApiError, ConfigError, StorageError
+from logbus.errors import ConfigError, StorageError
 from logbus.records.checksum import Buffer
 from logbus.storage.disk import refusal
 from logbus.storage.istorage import IDisk, IFile, Lane
 from logbus.storage.readahead import ReadAhead
-
-
-class Crashed(BaseException):
-    """The machine stops here. Not an Exception: nothing may catch it."""
-
-
-class Inode:
-    """
-    A file's content, as the page cache has it and as the device has it.
-
-    :ivar cold_from: from here on only the device has it, as far as reads of connections are concerned.
-    """
-
-    def __init__(self, durable: bytes = b"") -> None:
-        self.cold_from: int | None = None
-        self.fd = os.memfd_create("inode")
-        self.durable = durable
-        # Unsynced changes, in order: (position, bytes written), or (size, None) for a truncation.
-        self.unsynced: list[tuple[int, bytes | None]] = []
-        self.modified_ns = 0
-        os.pwrite(self.fd, durable, 0)
-
-    def __del__(self) -> None:
-        os.close(self.fd)
-
-    def content(self) -> bytes:
-        return os.pread(self.fd, os.fstat(self.fd).st_size, 0)
-
-    def write(self, position: int, data: bytes) -> None:
-        os.pwrite(self.fd, data, position)
-        self.unsynced.append((position, data))
-
-    def truncate(self, size: int) -> None:
-        os.ftruncate(self.fd, size)
-        self.unsynced.append((size, None))
-
-    def sync(self) -> None:
-        self.durable = self.content()
-        self.unsynced.clear()
-
-    def after_power_cut(self, choose: Choice) -> bytes:
-        """What the device has, with as much of the unsynced changes as ``choose`` lets through."""
-        data = bytearray(self.durable)
-        for position, written in choose.changes(self.unsynced):
-            if written is None:
-                if position <= len(data):
-                    del data[position:]
-                else:
-                    data.extend(bytes(position - len(data)))
-            else:
-                if len(data) < position:
-                    # The length arrived, the bytes before did not.
-                    data.extend(bytes(position - len(data)))
-                data[position : position + len(written)] = written
-        return bytes(data)
-
-
-class Choice:
-    """What of the unsynced a power cut leaves: nothing, everything, or a random part."""
-
-    def __init__(self, mode: str, rng: random.Random | None = None) -> None:
-        assert mode in ("lose", "keep", "tear", "reorder")
-        self.mode = mode
-        self.rng = rng or random.Random(0)
-
-    def changes(self, unsynced: list[tuple[int, bytes | None]]) -> list[tuple[int, bytes | None]]:
-        if self.mode == "lose":
-            return []
-        if self.mode == "keep" or not unsynced:
-            return unsynced
-        if self.mode == "reorder":
-            return [change for change in unsynced if self.rng.random() < 0.7]
-        # A prefix, the last change of which is torn.
-        count = self.rng.randrange(len(unsynced) + 1)
-        chosen = unsynced[:count]
-        if count < len(unsynced):
-            position, written = unsynced[count]
-            if written:
-                chosen.append((position, written[: self.rng.randrange(len(written))]))
-        return chosen
-
-    def names(self, durable: dict[str, Any], volatile: dict[str, Any]) -> dict[str, Any]:
-        if self.mode == "lose":
-            return dict(durable)
-        if self.mode == "keep":
-            return dict(volatile)
-        result = dict(durable)
-        for name in sorted(durable.keys() | volatile.keys()):
-            if self.rng.random() < 0.5:
-                if name in volatile:
-                    result[name] = volatile[name]
-                else:
-                    del result[name]
-        # A rename is one step: its file has the old name or the new one.
-        before = {entry: name for name, entry in durable.items()}
-        for name, entry in volatile.items():
-            old = before.get(entry, name)
-            if old != name:
-                kept, lost = (name, old) if self.rng.random() < 0.5 else (old, name)
-                if result.get(lost) is entry:
-                    del result[lost]
-                result[kept] = entry
-        return result
-
-
-class Directory:
-    """Names, as the page cache has them and as the device has them."""
-
-    def __init__(self) -> None:
-        self.entries: dict[str, Inode | Directory] = {}
-        self.durable: dict[str, Inode | Directory] = {}
-        self.modified_ns = 0
+from logbus.testing.simulation.inodes import Choice, Crashed, Directory, Inode
 
 
 @implementer(IFile)
@@ -209,7 +97,8 @@ class MemoryDisk:
 
     :ivar steps: operations so far that a crash could come between: writes, truncations, syncs, changes of names.
     :ivar crash_at: the step before which the machine stops; None: never.
-    :ivar crashed: it did.
+    :ivar crashed: it did; nothing is written any more.
+    :ivar on_crash: called when it does.
     :ivar faults: asked before each step; may give an error and, for writes, the portion written before it.
     :ivar held: lanes whose operations wait for :meth:`release`.
     :ivar loads: what was read ahead: path, position, bytes waited for, bytes begun behind them.
@@ -222,12 +111,13 @@ class MemoryDisk:
         self.steps = 0
         self.crash_at: int | None = None
         self.crashed = False
+        self.on_crash: Callable[[], object] = lambda: None
         self.faults: Callable[[str, str], tuple[OSError, float] | OSError | None] = lambda op, path: None
         self.held: set[Lane] = set()
-        self.loads: list[tuple[str, int, int, int]] = []
+        self.loads: MutableSequence[tuple[str, int, int, int]] = []
         self.reads = ReadAhead(self)
         self.open_files = 0
-        self.done: list[tuple[str, str]] = []
+        self.done: MutableSequence[tuple[str, str]] = []
         self.locked = False
         self._waiting: list[tuple[Lane, Callable[..., Any], tuple[Any, ...], Deferred[Any]]] = []
         self._listeners: list[Callable[[StorageError], None]] = []
@@ -242,8 +132,10 @@ class MemoryDisk:
     def step(self, op: str, path: str) -> tuple[OSError, float] | None:
         """One step that a crash could come before."""
         if op != "read":
-            if self.crash_at is not None and self.steps >= self.crash_at:
-                self.crashed = True
+            if self.crashed or (self.crash_at is not None and self.steps >= self.crash_at):
+                if not self.crashed:
+                    self.crashed = True
+                    self.on_crash()
                 raise Crashed(f"{op} {path}")
             self.steps += 1
             self.done.append((op, path))
@@ -457,4 +349,4 @@ def broken() -> OSError:
     return OSError(errno.EIO, "Input/output error")
 
 
-__all__ = ["ApiError", "Choice", "Crashed", "Lane", "MemoryDisk", "broken", "no_space"]
+__all__ = ["Choice", "Crashed", "Directory", "Inode", "Lane", "MemoryDisk", "MemoryFile", "broken", "no_space"]

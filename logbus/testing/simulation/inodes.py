@@ -1,0 +1,134 @@
+"""
+Files and names as the page cache has them and as the device has them, and what a power cut leaves of the difference.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import Any
+
+
+class Crashed(BaseException):
+    """The machine stops here. Not an Exception: nothing may catch it."""
+
+
+class Inode:
+    """
+    A file's content, as the page cache has it and as the device has it.
+
+    :ivar cold_from: from here on only the device has it, as far as reads of connections are concerned.
+    """
+
+    def __init__(self, durable: bytes = b"") -> None:
+        self.cold_from: int | None = None
+        self.fd = os.memfd_create("inode")
+        self._durable = bytearray(durable)
+        # Unsynced changes, in order: (position, bytes written), or (size, None) for a truncation.
+        self.unsynced: list[tuple[int, bytes | None]] = []
+        self.modified_ns = 0
+        os.pwrite(self.fd, durable, 0)
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+    def content(self) -> bytes:
+        """What a reader sees."""
+        return os.pread(self.fd, os.fstat(self.fd).st_size, 0)
+
+    @property
+    def durable(self) -> bytes:
+        """What the device has for certain."""
+        return bytes(self._durable)
+
+    def write(self, position: int, data: bytes) -> None:
+        """Write, to the page cache."""
+        os.pwrite(self.fd, data, position)
+        self.unsynced.append((position, data))
+
+    def truncate(self, size: int) -> None:
+        """Cut or lengthen, in the page cache."""
+        os.ftruncate(self.fd, size)
+        self.unsynced.append((size, None))
+
+    def sync(self) -> None:
+        """The device has everything now."""
+        _apply(self._durable, self.unsynced)
+        self.unsynced.clear()
+
+    def after_power_cut(self, choose: Choice) -> bytes:
+        """What the device has, with as much of the unsynced changes as ``choose`` lets through."""
+        data = bytearray(self._durable)
+        _apply(data, choose.changes(self.unsynced))
+        return bytes(data)
+
+
+def _apply(data: bytearray, changes: list[tuple[int, bytes | None]]) -> None:
+    """Make changes in the order in which they arrived; they may lie behind the end."""
+    for position, written in changes:
+        if len(data) < position:
+            # The length arrived, the bytes before did not.
+            data.extend(bytes(position - len(data)))
+        if written is None:
+            del data[position:]
+        else:
+            data[position : position + len(written)] = written
+
+
+class Choice:
+    """What of the unsynced a power cut leaves: nothing, everything, or a random part."""
+
+    def __init__(self, mode: str, rng: random.Random | None = None) -> None:
+        assert mode in ("lose", "keep", "tear", "reorder")
+        self.mode = mode
+        self.rng = rng or random.Random(0)
+
+    def changes(self, unsynced: list[tuple[int, bytes | None]]) -> list[tuple[int, bytes | None]]:
+        """Those of a file's changes that arrived."""
+        if self.mode == "lose":
+            return []
+        if self.mode == "keep" or not unsynced:
+            return unsynced
+        if self.mode == "reorder":
+            return [change for change in unsynced if self.rng.random() < 0.7]
+        # A prefix, the last change of which is torn.
+        count = self.rng.randrange(len(unsynced) + 1)
+        chosen = unsynced[:count]
+        if count < len(unsynced):
+            position, written = unsynced[count]
+            if written:
+                chosen.append((position, written[: self.rng.randrange(len(written))]))
+        return chosen
+
+    def names(self, durable: dict[str, Any], volatile: dict[str, Any]) -> dict[str, Any]:
+        """A directory's names, as they arrived."""
+        if self.mode == "lose":
+            return dict(durable)
+        if self.mode == "keep":
+            return dict(volatile)
+        result = dict(durable)
+        for name in sorted(durable.keys() | volatile.keys()):
+            if self.rng.random() < 0.5:
+                if name in volatile:
+                    result[name] = volatile[name]
+                else:
+                    del result[name]
+        # A rename is one step: its file has the old name or the new one.
+        before = {entry: name for name, entry in durable.items()}
+        for name, entry in volatile.items():
+            old = before.get(entry, name)
+            if old != name:
+                kept, lost = (name, old) if self.rng.random() < 0.5 else (old, name)
+                if result.get(lost) is entry:
+                    del result[lost]
+                result[kept] = entry
+        return result
+
+
+class Directory:
+    """Names, as the page cache has them and as the device has them."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Inode | Directory] = {}
+        self.durable: dict[str, Inode | Directory] = {}
+        self.modified_ns = 0

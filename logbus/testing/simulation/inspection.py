@@ -1,0 +1,132 @@
+"""What brokers hold, looked at from inside: promises that no client could check."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import define, field
+from zope.interface import implementer
+
+from logbus.cluster.icluster import ILeadershipListener
+from logbus.errors import ApiError, StorageError
+from logbus.model import TopicPartition
+from logbus.records.header import iter_batches
+from logbus.testing.simulation.history import Anomaly
+from logbus.testing.simulation.node import BrokerNode
+
+
+@implementer(ILeadershipListener)
+@define(eq=False)
+class _Leaderships:
+    """Hears of one broker's leaderships."""
+
+    node: BrokerNode
+    inspector: Inspector
+
+    def leads(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        """It leads."""
+        self.inspector.leads(self.node.broker_id, topic_partition, leader_epoch)
+
+    def leads_no_more(self, topic_partition: TopicPartition) -> None:
+        """It does not."""
+
+
+@define(eq=False)
+class Inspector:
+    """
+    Watches all brokers.
+
+    :ivar found: what must not be.
+    :ivar leaders: who led in which epoch.
+    """
+
+    found: list[Anomaly] = field(factory=list)
+    leaders: dict[tuple[TopicPartition, int], int] = field(factory=dict)
+    # By broker, life and partition: epoch, high watermark, log start.
+    _seen: dict[tuple[int, int, TopicPartition], tuple[int, int, int]] = field(factory=dict)
+
+    def watch(self, node: BrokerNode) -> None:
+        """Hear of the leaderships of a broker that is about to start."""
+        node.broker.replicas.listeners.append(_Leaderships(node, self))
+
+    def leads(self, broker_id: int, partition: TopicPartition, epoch: int) -> None:
+        """A broker took over a partition."""
+        other = self.leaders.setdefault((partition, epoch), broker_id)
+        if other != broker_id:
+            self.found.append(
+                Anomaly("two-leaders", f"{partition} is led by {other} and by {broker_id} in leader epoch {epoch}")
+            )
+
+    def look(self, nodes: Sequence[BrokerNode]) -> None:
+        """See that nothing went back that must only grow."""
+        for node in nodes:
+            if not node.up or node.reactor.frozen:
+                continue
+            for replica in node.broker.replicas:
+                partition = replica.partition
+                now = (partition.leader_epoch, partition.high_watermark, replica.log.log_start_offset)
+                key = (node.broker_id, node.lives, partition.topic_partition)
+                before = self._seen.get(key, now)
+                self._seen[key] = now
+                for name, old, new in zip(
+                    ("leader epoch", "high watermark", "log start offset"), before, now, strict=True
+                ):
+                    if new < old:
+                        self.found.append(
+                            Anomaly(
+                                "went-back",
+                                f"the {name} of {partition.topic_partition} on broker {node.broker_id} went from {old} "
+                                f"to {new}",
+                            )
+                        )
+                if partition.high_watermark > replica.log.log_end_offset:
+                    self.found.append(
+                        Anomaly(
+                            "beyond-the-end",
+                            f"the high watermark of {partition.topic_partition} on broker {node.broker_id} is "
+                            f"{partition.high_watermark}, and its log ends at {replica.log.log_end_offset}",
+                        )
+                    )
+
+    def compare(self, nodes: Sequence[BrokerNode]) -> None:
+        """See that all replicas have the same bytes, as far as each says that they are committed."""
+        logs: dict[TopicPartition, list[tuple[int, dict[int, bytes]]]] = {}
+        for node in nodes:
+            if not node.up:
+                continue
+            for replica in node.broker.replicas:
+                batches = self._batches(node, replica)
+                if batches is not None:
+                    logs.setdefault(replica.topic_partition, []).append((node.broker_id, batches))
+        for partition, held in logs.items():
+            first, reference = held[0]
+            for other, batches in held[1:]:
+                for offset, batch in batches.items():
+                    if reference.get(offset, batch) != batch:
+                        self.found.append(
+                            Anomaly("different-logs", f"{partition} differs at {offset} on brokers {first} and {other}")
+                        )
+                        break
+
+    def _batches(self, node: BrokerNode, replica: Any) -> dict[int, bytes] | None:
+        """Committed batches by base offset."""
+        log = replica.log
+        found: dict[int, bytes] = {}
+        offset = log.log_start_offset
+        try:
+            while offset < replica.high_watermark:
+                data = log.read(offset, 1 << 22, replica.high_watermark).data
+                if data is None:
+                    break
+                content = data.read()
+                for position, header in iter_batches(content):
+                    found[header.base_offset] = content[position : position + header.size]
+                    offset = header.next_offset
+        except (ApiError, StorageError, EOFError) as error:
+            if node.disk.failure is None:
+                self.found.append(
+                    Anomaly("unreadable", f"{replica.topic_partition} on broker {node.broker_id} at {offset}: {error}")
+                )
+            return None
+        return found
