@@ -24,6 +24,7 @@ from logbus.cluster.partition import Partition
 from logbus.cluster.replicas import Replica, Replicas
 from logbus.handlers.produce import ProduceHandlers
 from logbus.handlers.routing import Router
+from logbus.handlers.runs import ProduceRuns
 from logbus.model import LeaderAndIsr, TopicPartition
 from logbus.net.protocol import KafkaServerFactory
 from logbus.net.transport import ServerPort, ServerTransport
@@ -75,9 +76,10 @@ def connection(log: Log, reactor: Any) -> tuple[ServerTransport, EndlessSocket]:
     replica.take(LeaderAndIsr(leader=0, leader_epoch=0, isr=(0,)))
     replicas._by_partition[log.partition] = replica
     router = Router()
-    router.add([ProduceHandlers(replicas, reactor, time.time, frozenset())])
+    produce = ProduceHandlers(replicas, reactor, time.time, frozenset())
+    router.add([produce, ProduceRuns(produce)])
     sock = EndlessSocket()
-    factory = KafkaServerFactory(router.served, router, reactor)
+    factory = KafkaServerFactory(router.served, router, reactor, runs=router.run)
     protocol: Any = factory.buildProtocol(IPv4Address("TCP", "127.0.0.1", 1))
     transport = ServerTransport(sock, protocol, ("127.0.0.1", 1), ServerPort(0, factory), 1, reactor)
     protocol.makeConnection(transport)

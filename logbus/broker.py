@@ -32,9 +32,11 @@ from zope.interface import implementer
 
 from logbus.admin.lags import Lags
 from logbus.admin.site import AdminSite
+from logbus.cluster.anywhere import TopicsAnywhere
 from logbus.cluster.controller.rules import TopicRules
 from logbus.cluster.controller.service import Controller
 from logbus.cluster.epochs import StoredEpochs
+from logbus.cluster.forwarding import Forwarder
 from logbus.cluster.link import ControllerLink
 from logbus.cluster.membership import Membership, ensure_cluster
 from logbus.cluster.metadata import ClusterMetadata
@@ -216,6 +218,8 @@ class Broker(OrderedService):
             config.validate_topic_overrides,
             self._check_broker_configs,
         )
+        self.forwarder = Forwarder(self.broker_id, self.metadata, self.peers)
+        self.topics_anywhere = TopicsAnywhere(self.topic_admin, self.forwarder)
         self.producer_ids = ProducerIds(self.store, self.broker_id)
 
         self.net_metrics = NetMetrics()
@@ -229,7 +233,7 @@ class Broker(OrderedService):
         self.replicas.listeners.append(self.group_coordinator)
         self.upkeep = Upkeep(self.group_coordinator)
         self.metadata.when_removed(self.upkeep.forget_topics)
-        self.internal_topics = InternalTopics(self.metadata, self.topic_admin, config)
+        self.internal_topics = InternalTopics(self.metadata, self.topics_anywhere, config)
         self.opening = Opening()
         self.router, self.produce_handlers, self.fetch_handlers = routes(self, release)
         backlog = config.get(keys.SOCKET_LISTEN_BACKLOG_SIZE)
@@ -448,7 +452,7 @@ class Broker(OrderedService):
     def create_topic(self, name: str, partitions: int = -1, configs: Mapping[str, str] | None = None) -> Deferred[None]:
         async def created() -> None:
             wanted = NewTopic(name, num_partitions=partitions, configs=dict(configs or {}))
-            for outcome in await self.topic_admin.create_topics([wanted]):
+            for outcome in await self.topics_anywhere.create_topics([wanted]):
                 if isinstance(outcome, ApiError):
                     raise outcome
 
@@ -481,6 +485,7 @@ class Broker(OrderedService):
             self._budget,
             self._ledger,
             self.complaints,
+            self.router.run,
         )
 
     def admin_factory(self, listener: Listener) -> IProtocolFactory:
@@ -488,7 +493,7 @@ class Broker(OrderedService):
             broker=self,
             metadata=self.metadata,
             replicas=self.replicas,
-            topics=self.topic_admin,
+            topics=self.topics_anywhere,
             lags=Lags(self.group_coordinator, self.replicas),
             config=self.config,
             registry=self.registry,

@@ -6,16 +6,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from logbus.cluster.forwarding import FORWARDED
 from logbus.config import keys
 from logbus.coordination.commits import Commits
 from logbus.coordination.consumers import CONSUMER, Consumers
 from logbus.coordination.groups import OFFSETS_TOPIC
-from logbus.handlers.cluster import ClusterHandlers
+from logbus.handlers.cluster import ClusterHandlers, Doorkeeper
 from logbus.handlers.configs import ConfigHandlers
 from logbus.handlers.consumer_groups import ConsumerGroupHandlers
 from logbus.handlers.coordinators import CoordinatorHandlers
 from logbus.handlers.fetch import FetchHandlers
 from logbus.handlers.fetch_sessions import FetchSessions
+from logbus.handlers.forwarding import ForwardHandlers
 from logbus.handlers.group_admin import GroupAdminHandlers
 from logbus.handlers.group_offsets import GroupOffsetHandlers
 from logbus.handlers.groups import GroupHandlers
@@ -25,6 +27,7 @@ from logbus.handlers.opening import ABOUT_THE_CLUSTER
 from logbus.handlers.produce import ProduceHandlers
 from logbus.handlers.producers import ProducerHandlers
 from logbus.handlers.routing import Router, VersionRange
+from logbus.handlers.runs import ProduceRuns
 from logbus.handlers.topics import TopicHandlers
 from logbus.handlers.versions import VersionHandlers
 from logbus.wire.releases import CONSUMER_GROUP_APIS, advertised_table
@@ -51,17 +54,20 @@ def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers
     fetch = FetchHandlers(broker.reader, replicas, metadata, sessions, config.get(keys.FETCH_MAX_BYTES))
     advertised: dict[int, VersionRange] = {}
     router = Router()
+    door = Doorkeeper(broker.complaints)
+    forwarding = ForwardHandlers(router, broker.controller, broker.forwarder, door)
     router.add(
         [
             VersionHandlers(advertised),
             MetadataHandlers(
                 metadata,
-                topics,
+                broker.topics_anywhere,
                 INTERNAL_TOPICS,
                 lambda: config.get(keys.AUTO_CREATE_TOPICS_ENABLE),
                 broker.internal_topics.plan,
             ),
             produce,
+            ProduceRuns(produce),
             fetch,
             OffsetHandlers(replicas),
             TopicHandlers(topics, metadata, config, lambda: config.get(keys.DELETE_TOPIC_ENABLE)),
@@ -72,11 +78,11 @@ def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers
             GroupOffsetHandlers(groups, Commits(groups), upkeep, metadata, config),
             GroupAdminHandlers(groups, upkeep),
             ConsumerGroupHandlers(Consumers(groups)),
-            ClusterHandlers(
-                broker.broker_id, metadata, broker.store, broker.receiver, broker.controller, broker.complaints
-            ),
+            ClusterHandlers(broker.broker_id, metadata, broker.store, broker.receiver, broker.controller, door),
+            forwarding,
         ]
     )
+    router.wrap(FORWARDED, forwarding.wrap)
     router.wrap(ABOUT_THE_CLUSTER, broker.opening.wrap)
     served = dict(router.served)
     if CONSUMER not in config.get(keys.GROUP_COORDINATOR_REBALANCE_PROTOCOLS):

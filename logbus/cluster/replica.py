@@ -7,7 +7,7 @@ and whoever waits is told.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -22,6 +22,7 @@ from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import IsrChange, LeaderAndIsr, TopicPartition
 from logbus.records.checksum import Buffer
 from logbus.storage.log import Appended, Log, ReadResult
+from logbus.storage.together import AppendedTogether, append_together
 
 # More bytes than anybody can wait for.
 _ENOUGH = 1 << 62
@@ -48,6 +49,10 @@ class Cluster(Protocol):
     def max_lag(self) -> float:
         """Seconds that a follower in sync may be behind (``replica.lag.time.max.ms``)."""
 
+    @property
+    def followers_serve(self) -> bool:
+        """Whether consumers read from followers, too, which must hear soon of what is committed."""
+
     def seconds(self) -> float:
         """The time, on a clock that only goes forward."""
 
@@ -62,6 +67,7 @@ class Alone:
     """A world without other brokers."""
 
     max_lag = 30.0
+    followers_serve = False
 
     def seconds(self) -> float:
         return 0.0
@@ -90,6 +96,10 @@ class Replica:
     log_watchers: dict[Watcher, None] = field(factory=dict, init=False)
     _acknowledgements: OffsetWaiters = field(factory=OffsetWaiters, init=False)
     _deletions: OffsetWaiters = field(factory=OffsetWaiters, init=False)
+
+    def watchers_for(self, to_log_end: bool) -> dict[Watcher, None]:
+        """Whom to tell when there is more to read: up to the log's end, or up to the high watermark."""
+        return self.log_watchers if to_log_end else self.watchers
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -128,6 +138,24 @@ class Replica:
             self._tell_followers(appended.size)
         return appended
 
+    def append_together(
+        self, batches: Sequence[Buffer], now_ms: int, zstd_allowed: bool = True
+    ) -> AppendedTogether | None:
+        """
+        Write several batches at once, as the leader; arguments as of :meth:`append`.
+
+        :return: None: at least one must be looked at by itself, and none was written.
+        """
+        partition, log = self.partition, self.log
+        if not partition.is_leader:
+            return None
+        appended = append_together(log, batches, partition.leader_epoch, now_ms, zstd_allowed)
+        if appended is not None and partition.grown(log.log_end_offset) and self.watchers:
+            self._tell(appended.size)
+        if appended is not None and self.log_watchers:
+            self._tell_followers(appended.size)
+        return appended
+
     def read(self, offset: int, max_bytes: int, *, committed: bool, min_one: bool) -> ReadResult:
         """
         Whole batches from ``offset`` on, as far as consumers may read.
@@ -139,26 +167,23 @@ class Replica:
         bound = self.last_stable_offset if committed else self.partition.high_watermark
         return self.log.read(offset, max_bytes, bound, min_one)
 
-    def read_for_follower(self, follower: Follower, want: OffsetAndStart, max_bytes: int, min_one: bool) -> ReadResult:
+    def fetched(self, follower: Follower, at: OffsetAndStart) -> None:
         """
-        Whole batches for a follower, up to the log's end. That it asks for them acknowledges all before.
+        A follower fetches. That it asks for what is at an offset acknowledges everything before.
 
-        :param want: the offset that it wants, which diverges from nothing here; and where its log starts.
-        :param max_bytes: 0: only take note of where it is.
+        :param at: where; it diverges from nothing here.
         :raise ApiError: OFFSET_OUT_OF_RANGE.
         """
-        offset, log_start_offset = want
-        log, partition = self.log, self.partition
-        if not log.log_start_offset <= offset <= log.log_end_offset:
-            raise log.out_of_range(offset)
+        log, partition, cluster = self.log, self.partition, self.cluster
+        if not log.log_start_offset <= at.offset <= log.log_end_offset:
+            raise log.out_of_range(at.offset)
         before = partition.high_watermark
-        if partition.fetched(follower, offset, log_start_offset, self.cluster.seconds(), self.cluster.max_lag):
+        if partition.fetched(follower, at.offset, at.log_start_offset, cluster.seconds(), cluster.max_lag):
             self._advanced(before)
         if follower.is_ready and partition.pending is None:
-            self.cluster.isr_due(self)
+            cluster.isr_due(self)
         if len(self._deletions):
             self._deletions.reached(self.low_watermark)
-        return log.read(offset, max_bytes, None, min_one)
 
     def take(self, given: LeaderAndIsr, replicas: tuple[int, ...] | None = None) -> None:
         """
@@ -233,7 +258,7 @@ class Replica:
         """The high watermark moved otherwise than with the log's end."""
         partition = self.partition
         if self.log_watchers:
-            self._tell_followers(0)
+            self._tell_followers(_ENOUGH if self.cluster.followers_serve else 0)
         if self.watchers:
             self._tell(self._size_between(before, partition.high_watermark))
         self._acknowledgements.reached(partition.high_watermark)

@@ -7,7 +7,7 @@ once and in order, only the waiting for durability overlaps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from attrs import define, field
@@ -20,11 +20,12 @@ from logbus.cluster.replicas import Replica, Replicas
 from logbus.errors import ApiError, ErrorCode, ProtocolError, RecordsRefused, StorageError
 from logbus.handlers.routing import Answer, serves
 from logbus.net.context import RequestContext
+from logbus.records.checksum import Buffer
 from logbus.storage.log import Appended
+from logbus.storage.together import AppendedTogether
 from logbus.wire.connection import Request
 from logbus.wire.messages.records import (
     BatchIndexAndErrorMessage,
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -71,7 +72,7 @@ class ProduceHandlers:
         ):
             return self._produce_one(message, request.api_version)
         problem = self._problem(message)
-        now_ms = int(self._wall_clock() * 1000)
+        now_ms = self.now_ms()
         written: list[Written] = []
         topics = []
         failed = ""
@@ -81,7 +82,7 @@ class ProduceHandlers:
                 try:
                     if problem is not None:
                         raise problem
-                    replica, appended = self._append(topic.name, data, now_ms, request.api_version)
+                    replica, appended = self.append(topic.name, data.index, data.records, now_ms, request.api_version)
                     answer = PartitionProduceResponse(
                         index=data.index,
                         base_offset=appended.base_offset,
@@ -110,7 +111,7 @@ class ProduceHandlers:
         topic = message.topic_data[0]
         data = topic.partition_data[0]
         try:
-            replica, appended = self._append(topic.name, data, int(self._wall_clock() * 1000), version)
+            replica, appended = self.append(topic.name, data.index, data.records, self.now_ms(), version)
         except ApiError as e:
             self.refused += 1
             return refused_one(topic.name, data.index, e)
@@ -137,26 +138,55 @@ class ProduceHandlers:
             return ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not served by this broker")
         return None
 
-    def _append(self, topic: str, data: PartitionProduceData, now_ms: int, version: int) -> tuple[Replica, Appended]:
+    def now_ms(self) -> int:
+        """The broker's time, ms since 1970."""
+        return int(self._wall_clock() * 1000)
+
+    def append(
+        self, topic: str, index: int, records: Buffer | None, now_ms: int, version: int
+    ) -> tuple[Replica, Appended]:
+        """
+        Append one batch.
+
+        :param version: of the Produce request it came in.
+        :raise ApiError: it was refused, for whatever reason.
+        """
         if topic in self._internal_topics:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write to the internal topic {topic}")
-        records = data.records
         if records is None:
-            raise ApiError(ErrorCode.INVALID_RECORD, f"no record batch for {topic}-{data.index}")
+            raise ApiError(ErrorCode.INVALID_RECORD, f"no record batch for {topic}-{index}")
         try:
-            replica = self._replicas.get(topic, data.index)
+            replica = self._replicas.get(topic, index)
             appended = replica.append(records, now_ms, version >= ZSTD_VERSION)
         except StorageError as e:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e)) from e
         except ApiError:
             raise
         except Exception:
-            self._log.failure("appending to {topic}-{partition} failed", topic=topic, partition=data.index)
+            self._log.failure("appending to {topic}-{partition} failed", topic=topic, partition=index)
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
         self.batches += 1
         self.bytes_written += appended.size
         self.records += appended.last_offset - appended.base_offset + 1
         return replica, appended
+
+    def append_together(
+        self, topic: str, index: int, batches: Sequence[Buffer], now_ms: int, version: int
+    ) -> AppendedTogether | None:
+        """
+        Append several batches to a partition by one write.
+
+        :return: None: there is something to be said about at least one; none was appended.
+        """
+        replica = self._replicas.find(topic, index)
+        if replica is None or topic in self._internal_topics:
+            return None
+        appended = replica.append_together(batches, now_ms, version >= ZSTD_VERSION)
+        if appended is not None:
+            self.batches += len(batches)
+            self.bytes_written += appended.size
+            self.records += appended.end_offset - appended.base_offsets[0]
+        return appended
 
     def _when_durable(self, response: ProduceResponse, written: list[Written], timeout_ms: int) -> Answer:
         """The response, once everything in it is durable on all in-sync replicas."""

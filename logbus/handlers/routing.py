@@ -15,11 +15,13 @@ from twisted.internet.defer import Deferred
 
 from logbus.net.context import RequestContext
 from logbus.wire.connection import Request
+from logbus.wire.repeats import PRODUCE, Run
 
 Answer = Any
 """A response message, None where the protocol wants silence, or a Deferred of these."""
 
 Handler = Callable[[RequestContext, Request], Answer]
+RunHandler = Callable[[RequestContext, Run], bytes]
 F = TypeVar("F", bound=Callable[..., Any])
 A = TypeVar("A")
 
@@ -35,6 +37,20 @@ def serves(api_key: int, first: int, last: int) -> Callable[[F], F]:
 
     def mark(method: F) -> F:
         method.__serves__ = (api_key, first, last)  # type: ignore[attr-defined]
+        return method
+
+    return mark
+
+
+def serves_runs(api_key: int) -> Callable[[F], F]:
+    """
+    Declare that a method answers runs of requests of ``api_key``.
+
+    The method takes the :class:`RequestContext` and the :class:`Run`, and gives the answers as they go out.
+    """
+
+    def mark(method: F) -> F:
+        method.__serves_runs__ = api_key  # type: ignore[attr-defined]
         return method
 
     return mark
@@ -62,12 +78,16 @@ class Router:
     served: dict[int, VersionRange] = field(factory=dict, init=False)
     counts: dict[int, int] = field(factory=dict, init=False)
     _handlers: dict[int, Handler] = field(factory=dict, init=False)
+    _runs: dict[int, RunHandler] = field(factory=dict, init=False)
 
     def add(self, families: Iterable[object]) -> None:
         """Take the handlers of ``families`` into the table; two for one API is a mistake of ours."""
         for family in families:
             for name in dir(type(family)):
-                mark = getattr(getattr(type(family), name), "__serves__", None)
+                method = getattr(type(family), name)
+                if getattr(method, "__serves_runs__", None) is not None:
+                    self._runs[method.__serves_runs__] = getattr(family, name)
+                mark = getattr(method, "__serves__", None)
                 if mark is not None:
                     key, first, last = mark
                     if key in self._handlers:
@@ -86,3 +106,8 @@ class Router:
         key = request.api_key
         self.counts[key] += 1
         return self._handlers[key](context, request)
+
+    def run(self, context: RequestContext, run: Run) -> bytes:
+        """Serve several requests at once; see :class:`Run`."""
+        self.counts[PRODUCE] += len(run.batches)
+        return self._runs[PRODUCE](context, run)

@@ -19,8 +19,9 @@ from logbus.net.context import RequestContext
 from logbus.net.icarrier import IFrameFactory
 from logbus.net.limits import Complaints, ConnectionLedger, ConnectionLimits
 from logbus.net.metrics import NetMetrics
-from logbus.net.serving import KafkaServerProtocol, Refusal, Router
+from logbus.net.serving import KafkaServerProtocol, Refusal, Router, RunRouter
 from logbus.wire.connection import ServerConnection
+from logbus.wire.repeats import Repeats
 
 __all__ = ["KafkaServerFactory", "KafkaServerProtocol", "Router"]
 
@@ -41,6 +42,8 @@ class KafkaServerFactory(Factory):
     :ivar metrics: counted here; share it among listeners for a broker's sums.
     :ivar budget: memory for large frames; share it among all listeners.
     :ivar ledger: who is connected; share it likewise.
+    :ivar runs: answers several Produce requests at once, where they only differ in their batches; without it the router
+        is asked for each.
     """
 
     served: Mapping[int, tuple[int, int]]
@@ -52,7 +55,9 @@ class KafkaServerFactory(Factory):
     budget: RequestBudget = field()
     ledger: ConnectionLedger = field()
     complaints: Complaints = field()
+    runs: RunRouter | None = None
     wire: ServerConnection = field(init=False)
+    repeats: Repeats = field(factory=Repeats, init=False)
     _connections: dict[KafkaServerProtocol, None] = field(factory=dict, init=False)
     _sweep: LoopingCall = field(init=False)
     _listening: bool = field(default=False, init=False)

@@ -31,11 +31,15 @@ from logbus.net.sendfile import StreamCarrier
 from logbus.records.slices import Parts
 from logbus.wire.connection import Request, ServerConnection
 from logbus.wire.framing import FrameBuffer
+from logbus.wire.repeats import Repeats, Run
 
 Answer: TypeAlias = Any
 """A response message, or ``bytes`` (a response body already encoded), or None: nothing is sent (acks=0)."""
 
 Router: TypeAlias = Callable[[RequestContext, Request], "Answer | Deferred[Answer]"]
+
+RunRouter: TypeAlias = Callable[[RequestContext, Run], bytes]
+"""Serves a run of Produce requests; gives their answers as they go out."""
 
 PRODUCE = 0
 
@@ -59,6 +63,8 @@ class Listener(Shape):
     metrics: NetMetrics
     wire: ServerConnection
     router: Router
+    runs: RunRouter | None
+    repeats: Repeats
     budget: RequestBudget
     clock: IReactorTime
     complaints: Complaints
@@ -91,6 +97,8 @@ class KafkaServerProtocol(Protocol):
         self._limits = limits
         self._wire = listener.wire
         self._router = listener.router
+        # Nobody, until there is a request that can be learned from.
+        self._runs: RunRouter | None = None
         self._budget = listener.budget
         self._carrier: ICarrier
         self._out: Parts = []
@@ -241,20 +249,35 @@ class KafkaServerProtocol(Protocol):
         receive = self._wire.receive
         respond = self._wire.respond
         router = self._router
-        context = self.context
         pending = self._pending
+        repeats = self._listener.repeats
         most, left = self._limits.turn_requests, self._limits.turn_bytes
         served = collected = 0
         self._serving = True
         try:
             while not self._stops:
+                if (runs := self._runs) is not None and not pending:
+                    run = repeats.take(frames, most - served, left)
+                    if run is not None:
+                        served += len(run.batches)
+                        left -= run.size
+                        context = self._known_as(run.refrain.client_id)
+                        answers = runs(context, run)
+                        self._out.append(answers)
+                        collected += len(answers)
+                        if not frames.held:
+                            break
+                        if served == most or left <= 0:
+                            self._serve_later()
+                        continue
                 frame = next_frame()
                 if frame is None:
                     break
                 request = receive(frame)
                 served += 1
-                if request.client_id != context.client_id:
-                    context = self.context = evolve(context, client_id=request.client_id)
+                context = self._known_as(request.client_id)
+                if request.api_key == PRODUCE and repeats.learn(request, frame):
+                    self._runs = self._listener.runs
                 answer = router(context, request)
                 # Bytes are asked for first: Deferred is an abstract class, and to ask for those takes long.
                 if answer.__class__ is not bytes and isinstance(answer, Deferred):
@@ -293,6 +316,13 @@ class KafkaServerProtocol(Protocol):
             self._budget.reserve(self, shortage)
             if self._stops & _MEMORY:
                 self._throttle()
+
+    def _known_as(self, client_id: str | None) -> RequestContext:
+        """Who asks, under the name that the request bears."""
+        context = self.context
+        if client_id != context.client_id:
+            context = self.context = evolve(context, client_id=client_id)
+        return context
 
     def _append(self, entry: Pending) -> None:
         self._pending.add(entry)

@@ -10,7 +10,6 @@ from typing import Protocol
 from attrs import define, field
 
 from logbus.config.topic import TopicConfig
-from logbus.records.batch import BatchHeader
 from logbus.storage.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 
 
@@ -57,17 +56,25 @@ class Rolling:
     _jitter: random.Random
     _age_ms: int = field(default=-1, init=False)
 
-    def is_due(self, segment: ActiveSegment, header: BatchHeader, config: TopicConfig, now_ms: int) -> bool:
-        """Whether a batch belongs into a new segment: the active one would get too large, or is too old."""
-        if segment.first_timestamp >= 0 <= header.max_timestamp:
-            age = header.max_timestamp - segment.first_timestamp
+    def is_due(
+        self, segment: ActiveSegment, size: int, max_timestamp: int, config: TopicConfig, now_ms: int, batches: int = 1
+    ) -> bool:
+        """
+        Whether what is to be appended belongs into a new segment: the active one would get too large, or is too old.
+
+        :param size: its bytes.
+        :param max_timestamp: its largest timestamp, ms since 1970; negative without.
+        :param batches: of how many batches it consists. If nothing is due for all, nothing is for any of them.
+        """
+        if segment.first_timestamp >= 0 <= max_timestamp:
+            age = max_timestamp - segment.first_timestamp
         else:
             age = now_ms - segment.created_ms
         return (
-            segment.size + header.size > config.segment_bytes
+            segment.size + size > config.segment_bytes
             or age > self._roll_ms(config)
-            or (segment.offsets.count + 1) * OFFSET_ENTRY_SIZE > config.segment_index_bytes
-            or (segment.times.count + 1) * TIME_ENTRY_SIZE > config.segment_index_bytes
+            or (segment.offsets.count + batches) * OFFSET_ENTRY_SIZE > config.segment_index_bytes
+            or (segment.times.count + batches) * TIME_ENTRY_SIZE > config.segment_index_bytes
         )
 
     def rolled(self) -> None:

@@ -149,6 +149,18 @@ class FrameBuffer:
         self._start = stop
         return self._view[start:stop]
 
+    @property
+    def contents(self) -> tuple[bytearray | mmap.mmap, memoryview, int, int]:
+        """
+        The memory, a view of it, and from where to where it holds what was not handed out yet: for those who read
+        several frames at once, and say so to :meth:`pass_over`.
+        """
+        return self._buffer, self._view, self._start, self._end
+
+    def pass_over(self, count: int) -> None:
+        """Count ``count`` bytes, prefixes included, as handed out."""
+        self._start += count
+
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[memoryview]:
         """
         Add ``data`` and yield every frame it completes, oldest first.

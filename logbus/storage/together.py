@@ -1,0 +1,87 @@
+"""
+Several batches of producers, appended to a log by one write.
+
+Only batches that ask for nothing special: each is valid, fits the active segment as it is, and has no producer id, so
+that none depends on what became of the one before it. They cost one system call, and most of the bookkeeping is done
+once. Whatever is not so is for the general way, :meth:`.Log.append_as_leader`, which says what is wrong with which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from logbus.records.batch import PREFIX_SIZE, patched_prefix
+from logbus.records.checksum import Buffer
+from logbus.storage.index import MAX_RELATIVE_OFFSET
+from logbus.storage.recompression import PRODUCER
+from logbus.storage.validation import LOG_APPEND_TIME, validate_for_topic
+
+if TYPE_CHECKING:
+    from logbus.storage.log import Log
+
+MOST = 256
+"""Batches written together; the kernel takes 1024 pieces at a time, and each batch is two."""
+
+
+class AppendedTogether(NamedTuple):
+    """
+    What became of several batches.
+
+    :ivar base_offsets: of each.
+    :ivar end_offset: that of the next record.
+    :ivar size: bytes written.
+    """
+
+    base_offsets: list[int]
+    end_offset: int
+    log_start_offset: int
+    size: int
+
+
+def append_together(
+    log: Log, batches: Sequence[Buffer], leader_epoch: int, now_ms: int, zstd_allowed: bool
+) -> AppendedTogether | None:
+    """
+    Append all of these batches, or none.
+
+    :param batches: each the records of one request; neither kept nor changed.
+    :returns: None: at least one is not usual, or the write failed, and nothing was written.
+    """
+    offsets = []
+    headers = []
+    parts: list[Buffer] = []
+    offset = log.log_end_offset
+    size, latest = 0, -1
+    try:
+        config, segment, durability = log.config, log.segments[-1], log.durability
+        if (
+            len(batches) > MOST
+            or not segment.size
+            or config.compression_type != PRODUCER
+            or config.message_timestamp_type == LOG_APPEND_TIME
+        ):
+            return None
+        for data in batches:
+            header = validate_for_topic(data, config, now_ms, zstd_allowed)
+            timestamp = header.max_timestamp
+            if header.producer_id >= 0 or timestamp < 0:
+                return None
+            if timestamp > latest:
+                latest = timestamp
+            parts.append(patched_prefix(header, offset, leader_epoch))
+            parts.append(memoryview(data)[PREFIX_SIZE:])
+            headers.append(header)
+            offsets.append(offset)
+            offset += header.record_count
+            size += len(data)
+        if offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+            return None
+        if log.is_roll_due(segment, size, latest, now_ms, len(headers)):
+            return None
+        segment.log.get().write(segment.size, parts)
+    except Exception:
+        # Whatever it is, a mistake of ours included: it comes again for the one it is about, and is told there.
+        return None
+    log.wrote(segment, durability, headers, offsets[0], leader_epoch)
+    return AppendedTogether(offsets, offset, log.log_start_offset, size)

@@ -1,0 +1,243 @@
+"""
+A producer says the same words before every batch it sends to a partition: they are read once.
+
+The words are all there is between the correlation id and the records of a Produce request: client, acks, timeout, topic
+and partition. A request that begins with words known from an earlier one needs no decoding, nor does its answer need
+encoding; and requests that follow each other with the same words are a :class:`Run`, served together.
+
+What is known was learned from requests that were decoded in the general way, and only of those that are spelt exactly
+as we would spell them. Whatever differs in a byte goes the general way again, and so does all that is not usual:
+several partitions, other acks than 1, transactions.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any
+
+from logbus.records.slices import joined
+from logbus.wire.connection import Request
+from logbus.wire.encoding import uvarint
+from logbus.wire.framing import FrameBuffer
+from logbus.wire.headers import RequestHeader, encode_request_header
+from logbus.wire.messages.records import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from logbus.wire.schema import encode
+
+PRODUCE = 0
+FIRST, LAST = 5, 12
+"""The versions that are learned: answers have all three numbers, and topics have names."""
+
+MOST_KNOWN = 4096
+"""Sets of words known at a time; when there are more, all are forgotten."""
+
+_FLEXIBLE = 9
+_LONGEST = 600
+_BEFORE_WORDS = 12
+_NO_TAGS = bytes(3)
+# Length of the frame, API key and version, correlation id, length of the client id.
+_HEAD = Struct(">iIih")
+_read_head = _HEAD.unpack_from
+_pack_length = Struct(">i").pack
+_pack_head = Struct(">ii").pack
+_NUMBERS = 24
+
+
+class Refrain:
+    """
+    Words that were said before.
+
+    :ivar words: from the length of the client id to the partition's index.
+    :ivar client_id: what the client calls itself.
+    :ivar api_version: of Produce.
+    :ivar topic: where the batches go; ``index`` is the partition's.
+    """
+
+    __slots__ = (
+        "_after",
+        "_before",
+        "_length",
+        "_pack",
+        "_tag",
+        "api_version",
+        "client_id",
+        "index",
+        "tail",
+        "topic",
+        "words",
+    )
+
+    def __init__(self, words: bytes, client_id: str, api_version: int, topic: str, index: int) -> None:
+        self.words = words
+        self.client_id = client_id
+        self.api_version = api_version
+        self.topic = topic
+        self.index = index
+        self.tail = _NO_TAGS if api_version >= _FLEXIBLE else b""
+        # All answers are alike but for three numbers in a row: where they are is seen by spelling two.
+        zeros, ones = (self._answer(number) for number in (0, -1))
+        at = next(i for i, (zero, one) in enumerate(zip(zeros, ones, strict=True)) if zero != one)
+        self._tag = b"\0" if api_version >= _FLEXIBLE else b""
+        self._before, self._after = self._tag + zeros[:at], zeros[at + _NUMBERS :]
+        self._length = 4 + len(self._tag) + len(zeros)
+        self._pack = Struct(f">ii{len(self._before)}sqqq{len(self._after)}s").pack
+
+    def _answer(self, number: int) -> bytes:
+        answer = PartitionProduceResponse(
+            index=self.index, base_offset=number, log_append_time_ms=number, log_start_offset=number
+        )
+        message = ProduceResponse(responses=[TopicProduceResponse(name=self.topic, partition_responses=[answer])])
+        return joined(encode(message, self.api_version))
+
+    def head(self, size: int) -> bytes | None:
+        """What is between correlation id and batch in a frame of ``size`` bytes; None: no such frame is usual."""
+        rest = size - _BEFORE_WORDS + 4 - len(self.words) - len(self.tail)
+        if not self.tail:
+            return self.words + _pack_length(rest - 4) if rest > 4 else None
+        for width in range(1, 6):
+            length = uvarint(rest - width + 1) if rest > width else b""
+            if len(length) == width:
+                return self.words + length
+        return None
+
+    def written(self, correlation_id: int, base_offset: int, append_time: int, log_start_offset: int) -> bytes:
+        """
+        The answer to a request whose batch was written, with its length and header.
+
+        :param append_time: ms since 1970.
+        """
+        return self._pack(
+            self._length, correlation_id, self._before, base_offset, append_time, log_start_offset, self._after
+        )
+
+    def refused(self, correlation_id: int, response: ProduceResponse) -> bytes:
+        """Any other answer, likewise."""
+        body = self._tag + joined(encode(response, self.api_version))
+        return _pack_head(len(body) + 4, correlation_id) + body
+
+
+class Run:
+    """
+    Requests with the same words, in the order they came.
+
+    :ivar batches: the records of each: views of the connection's receive buffer, valid only until they are served.
+    :ivar size: bytes of their frames.
+    """
+
+    __slots__ = ("batches", "correlation_ids", "refrain", "size")
+
+    def __init__(self, refrain: Refrain, correlation_ids: list[int], batches: list[memoryview], size: int) -> None:
+        self.refrain = refrain
+        self.correlation_ids = correlation_ids
+        self.batches = batches
+        self.size = size
+
+
+class Repeats:
+    """
+    The words that producers repeat. It remembers nothing of a peer, so that one object can serve all connections of a
+    listener.
+    """
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, bytes], Refrain] = {}
+
+    def learn(self, request: Request, frame: memoryview) -> bool:
+        """Take note of the words of a Produce that was decoded, if they are usual ones; says whether they are."""
+        message: ProduceRequest = request.message
+        client_id, version = request.client_id, request.api_version
+        if message.acks != 1 or len(message.topic_data) != 1 or message.transactional_id is not None:
+            return False
+        topic: TopicProduceData = message.topic_data[0]
+        if len(topic.partition_data) != 1 or client_id is None or not FIRST <= version <= LAST:
+            return False
+        data: Any = topic.partition_data[0]
+        if not data.records:
+            return False
+        flexible = version >= _FLEXIBLE
+        header = encode_request_header(RequestHeader(PRODUCE, version, request.correlation_id, client_id), flexible)
+        spelt = header + joined(encode(message, version))
+        if spelt != frame:
+            return False
+        # In front of the batch is its length.
+        end = len(spelt) - len(data.records) - (len(_NO_TAGS) if flexible else 0)
+        end -= len(uvarint(len(data.records) + 1)) if flexible else 4
+        words = spelt[_BEFORE_WORDS - 4 : end]
+        if len(words) > _LONGEST:
+            return False
+        if len(self._known) >= MOST_KNOWN:
+            self._known.clear()
+        self._known[version, words] = Refrain(words, client_id, version, topic.name, data.index)
+        return True
+
+    def take(self, frames: FrameBuffer, most: int, most_bytes: int) -> Run | None:
+        """
+        Take the next requests out of the buffer as far as they are of one refrain; None if the next one is of none.
+
+        :param most: no more requests than that.
+        :param most_bytes: with which one begins no further request.
+        """
+        buffer, view, start, end = frames.contents
+        if end - start < _HEAD.size:
+            return None
+        size, api, correlation_id, name = _read_head(buffer, start)
+        stop = start + 4 + size
+        if stop > end or size > frames.limit:
+            return None
+        refrain = self._find(buffer, start + _BEFORE_WORDS, stop, api, name)
+        if refrain is None:
+            return None
+        begun = start
+        tail = refrain.tail
+        short = len(tail)
+        ids: list[int] = []
+        batches: list[memoryview] = []
+        same_size, before = -1, 0
+        head: bytes | None = None
+        while True:
+            if size != same_size:
+                same_size, head = size, refrain.head(size)
+                if head is None:
+                    break
+                before = _BEFORE_WORDS + len(head)
+            at = start + before
+            if buffer[start + _BEFORE_WORDS : at] != head or buffer[stop - short : stop] != tail:
+                break
+            ids.append(correlation_id)
+            batches.append(view[at : stop - short])
+            start = stop
+            if len(ids) == most or start - begun >= most_bytes or end - start < _HEAD.size:
+                break
+            size, next_api, correlation_id, _ = _read_head(buffer, start)
+            stop = start + 4 + size
+            if next_api != api or stop > end or size > frames.limit:
+                break
+        if not ids:
+            return None
+        frames.pass_over(start - begun)
+        return Run(refrain, ids, batches, start - begun - 4 * len(ids))
+
+    def _find(self, buffer: Any, at: int, stop: int, api: int, name: int) -> Refrain | None:
+        """The refrain that begins at ``at``: its end is where the usual request has it."""
+        if api >> 16 != PRODUCE or name < 0:
+            return None
+        version = api & 0xFFFF
+        end = at + 2 + name
+        if version >= _FLEXIBLE:
+            end += 9  # no tags, no transaction, acks, timeout, one topic
+            if end >= stop:
+                return None
+            end += buffer[end] + 5
+        else:
+            end += 12
+            if end + 2 > stop:
+                return None
+            end += (buffer[end] << 8 | buffer[end + 1]) + 10
+        return self._known.get((version, bytes(buffer[at:end]))) if end < stop else None

@@ -1,0 +1,146 @@
+"""Produce requests served together: nobody can tell, but by the time it takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.records.slices import joined
+from logbus.wire.connection import ClientConnection
+from logbus.wire.messages.metadata import MetadataRequest
+from logbus.wire.messages.records import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.handlers.kit import NOW_MS, MemoryBroker, a_batch, produce_request
+
+PLAIN: dict[str, str] = {}
+CONFIGS = (
+    PLAIN,
+    PLAIN,
+    {"index_interval_bytes": "100"},
+    {"segment_bytes": "1024", "index_interval_bytes": "1"},
+    {"segment_index_bytes": "36", "index_interval_bytes": "1"},
+    {"segment_ms": "1000", "max_message_bytes": "200"},
+    {"message_timestamp_type": "LogAppendTime"},
+    {"message_timestamp_after_max_ms": "500"},
+    {"compression_type": "lz4"},
+    {"cleanup_policy": "compact"},
+    {"flush_messages": "3"},
+)
+
+good = st.builds(
+    lambda size, count, time: a_batch(*[b"v" * size] * count, timestamp=NOW_MS + time),
+    st.integers(0, 150),
+    st.integers(1, 3),
+    st.integers(-1500, 1500),
+)
+idempotent = st.builds(
+    lambda id, sequence: a_batch(producer_id=id, producer_epoch=0, base_sequence=sequence),
+    st.integers(1, 2),
+    st.integers(0, 3),
+)
+odd = st.one_of(
+    st.none(),
+    st.sampled_from([b"", b"nonsense", a_batch()[:-1], a_batch() + a_batch(), a_batch(key=None)]),
+    st.just(a_batch(timestamp=-1)),
+    st.builds(lambda data, at: data[:at] + b"\xff" + data[at + 1 :], good, st.integers(0, 67)),
+)
+batches = st.one_of(good, good, good, idempotent, odd)
+
+
+def frame(message: Any, version: int, client_id: str | None, correlation_id: int) -> bytes:
+    wire = ClientConnection(client_id)
+    wire._next_id = correlation_id
+    return joined(wire.request(message, version)[1])
+
+
+def several(data: list[bytes | None]) -> ProduceRequest:
+    partitions = [PartitionProduceData(index=index, records=records) for index, records in enumerate(data)]
+    return ProduceRequest(acks=1, timeout_ms=10, topic_data=[TopicProduceData(name="t", partition_data=partitions)])
+
+
+messages = st.one_of(
+    st.builds(
+        produce_request, batches, st.sampled_from(["t", "t", "t", "unknown", "__consumer_offsets"]), st.integers(0, 1)
+    ),
+    st.builds(produce_request, batches, acks=st.sampled_from([1, 1, -1, 0, 2])),
+    st.builds(produce_request, good, transactional_id=st.just("id")),
+    st.builds(several, st.lists(batches, max_size=2)),
+    st.just(MetadataRequest(topics=[])),
+)
+# Much of the same, then something else.
+versions = st.sampled_from([3, 5, 7, 8, 9, 9, 11])
+stretches = st.lists(
+    st.one_of(
+        st.tuples(st.lists(good, min_size=3, max_size=8), versions),
+        st.tuples(st.lists(good, min_size=3, max_size=8), versions),
+        st.tuples(st.lists(batches, min_size=2, max_size=8), versions),
+        st.tuples(st.lists(messages, min_size=1, max_size=2), st.sampled_from([7, 9])),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def stream(drawn: list[tuple[list[Any], int]], clients: list[str | None]) -> bytes:
+    frames = []
+    for i, (items, version) in enumerate(drawn):
+        for item in items:
+            message = produce_request(item) if item is None or isinstance(item, bytes) else item
+            frames.append(frame(message, version, clients[i % len(clients)], len(frames) * 1000))
+    return b"".join(frames)
+
+
+def served(data: bytes, cuts: list[int], config: dict[str, str], together: bool) -> tuple[Any, ...]:
+    """What a broker answers, and everything that is left behind."""
+    server = MemoryBroker().start()
+    try:
+        server.create("t", 2, **config)
+        if not together:
+            server.plugin.factories["kafka"].runs = None
+        client = server.connect()
+        last = 0
+        for cut in [*sorted(cut % (len(data) + 1) for cut in cuts), len(data)]:
+            client.feed(data[last:cut])
+            client.turn()
+            last = cut
+        for _ in range(5):
+            client.turn(0.1)
+        broker = server.broker
+        left: list[Any] = []
+        for index in (0, 1):
+            replica = broker.replicas.get("t", index)
+            log = replica.log
+            left.append((replica.high_watermark, log.log_end_offset, log.producers.end_offset, list(log.producers)))
+            for segment in log.segments:
+                left.append((segment.base_offset, segment.log.get().pread(segment.log.get().size(), 0)))
+                left.append((segment.size, segment.max_timestamp, segment.max_timestamp_offset, segment.indexed_size))
+                left.append([segment.offsets.entry(i) for i in range(segment.offsets.count)])
+                left.append((segment.times.count, segment.times.last, segment.first_timestamp))
+        counts = broker.produce_handlers
+        left.append((counts.records, counts.batches, counts.bytes_written, counts.refused, broker.router.counts))
+        metrics = broker.net_metrics
+        left.append((metrics.requests, metrics.bytes_in, metrics.broken_frames, metrics.failures))
+        return client.transport.value(), client.closed, client.protocol.requests, left
+    finally:
+        server.close()
+
+
+class TogetherTests(SynchronousTestCase):
+    @settings(deadline=None)
+    @given(
+        stretches,
+        st.lists(st.sampled_from(["one", "one", "other", None, "ä"]), min_size=1, max_size=3),
+        st.lists(st.integers(0, 5000), max_size=4),
+        st.sampled_from(CONFIGS),
+    )
+    def test_as_one_by_one(
+        self, drawn: list[tuple[list[Any], int]], clients: list[str | None], cuts: list[int], config: dict[str, str]
+    ) -> None:
+        """
+        However requests are mixed and cut up, answers, logs, indexes and counters are those of one by one.
+        """
+        data = stream(drawn, clients)
+        together, alone = (served(data, cuts, config, way) for way in (True, False))
+        self.assertEqual(together, alone)
