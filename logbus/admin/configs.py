@@ -23,7 +23,7 @@ from logbus.config.table import TOPIC_KEYS, unknown_topic_key
 from logbus.config.view import ConfigView, Source
 
 if TYPE_CHECKING:
-    from logbus.cluster.topics import TopicAdmin
+    from logbus.cluster.anywhere import TopicsAnywhere
 
 SOURCES: Mapping[Source, str] = MappingProxyType(
     {
@@ -78,7 +78,7 @@ class ConfigViews:
     """The configuration of topics and of this broker."""
 
     metadata: ClusterMetadata
-    topics: TopicAdmin
+    topics: TopicsAnywhere
     config: ConfigView
     broker_id: int
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from logbus.admin.channel import AdminHTTP
     from logbus.cluster.replicas import Replicas
-    from logbus.cluster.topics import TopicAdmin
+    from logbus.cluster.anywhere import TopicsAnywhere
 
 LEGAL_MOUNT = re.compile(rb"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
@@ -66,7 +66,7 @@ class AdminSite(ServerFactory):
     broker: IBroker
     metadata: ClusterMetadata
     replicas: Replicas
-    topics: TopicAdmin
+    topics: TopicsAnywhere
     lags: Lags
     config: ConfigView
     registry: Registry

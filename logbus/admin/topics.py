@@ -24,7 +24,7 @@ from logbus.model import topic_name_problem
 
 if TYPE_CHECKING:
     from logbus.cluster.replicas import Replica, Replicas
-    from logbus.cluster.topics import TopicAdmin
+    from logbus.cluster.anywhere import TopicsAnywhere
 
 MAX_PAGE = 500
 CHANGE_TIMEOUT_MS = 30_000
@@ -122,7 +122,7 @@ class TopicViews:
     """
 
     metadata: ClusterMetadata
-    topics: TopicAdmin
+    topics: TopicsAnywhere
     internal: Collection[str]
     delete_enabled: Callable[[], bool]
 

@@ -12,7 +12,7 @@ from twisted.logger import Logger
 
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.topicplans import NewTopic
-from logbus.cluster.topics import TopicAdmin
+from logbus.cluster.anywhere import TopicsAnywhere
 from logbus.config import ConfigView, keys
 from logbus.coordination.groups import OFFSETS_TOPIC
 from logbus.errors import ApiError, ErrorCode
@@ -27,7 +27,7 @@ class InternalTopics:
     """
 
     _metadata: ClusterMetadata
-    _topics: TopicAdmin
+    _topics: TopicsAnywhere
     _config: ConfigView
     _waiting: dict[str, list[Deferred[None]]] = field(factory=dict, init=False)
     _log = Logger()

@@ -51,12 +51,40 @@ T = TypeVar("T")
 
 
 @define(eq=False)
+class Doorkeeper:
+    """
+    Keeps out whoever is no broker.
+
+    :param complaints: keeps a flood of forgeries from filling the log.
+    """
+
+    _complaints: Complaints
+    _log = Logger()
+
+    def only(self, context: RequestContext, broker_id: int | None, what: str) -> int:
+        """
+        Make sure that the other end is a broker, and the one that it speaks for.
+
+        :raise ApiError: CLUSTER_AUTHORIZATION_FAILED.
+        """
+        if context.broker is None or context.broker != broker_id:
+            who = "no broker" if context.broker is None else f"broker {context.broker}"
+            self.complain(context, f"{what}, but is {who}")
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return context.broker
+
+    def complain(self, context: RequestContext, sentence: str) -> None:
+        """Put it into the log, in one line."""
+        if self._complaints.admit(context.host) is not None:
+            self._log.warn("{host}:{port} {sentence}", host=context.host, port=context.port, sentence=sentence)
+
+
+@define(eq=False)
 class ClusterHandlers:
     """
     Serves other brokers.
 
     :param receiver: applies announcements here.
-    :param complaints: keeps a flood of forged introductions from filling the log.
     """
 
     _broker_id: int
@@ -64,8 +92,7 @@ class ClusterHandlers:
     _store: IMetadataStore
     _receiver: IAnnouncementReceiver
     _controller: Controller
-    _complaints: Complaints
-    _log = Logger()
+    _door: Doorkeeper
 
     @serves(1000, 0, 0)
     @task
@@ -74,7 +101,9 @@ class ClusterHandlers:
         try:
             await self._check(message)
         except ApiError as e:
-            self._complain(context, f"introduced itself as broker {message.broker_id}, and was refused: {e.message}")
+            self._door.complain(
+                context, f"introduced itself as broker {message.broker_id}, and was refused: {e.message}"
+            )
             return IntroduceResponse(error_code=e.code, error_message=e.message)
         context.broker = message.broker_id
         return IntroduceResponse(feature_level=FEATURE_LEVEL)
@@ -116,7 +145,7 @@ class ClusterHandlers:
     async def announce(self, context: RequestContext, request: Request) -> AnnounceResponse:
         message: AnnounceRequest = request.message
         try:
-            self._only(context, message.controller_id, "announced something")
+            self._door.only(context, message.controller_id, "announced something")
             failed = await shielded(self._receiver.apply(announcement_in(message)))
         except ApiError as e:
             return AnnounceResponse(error_code=e.code, error_message=e.message)
@@ -178,24 +207,8 @@ class ClusterHandlers:
     # Who may.
 
     async def _as_controller(self, context: RequestContext, what: str, run: Callable[[Tenure, int], Awaitable[T]]) -> T:
-        broker_id = self._only(context, context.broker, what)
+        broker_id = self._door.only(context, context.broker, what)
         return await self._controller.submit(lambda tenure: run(tenure, broker_id))
-
-    def _only(self, context: RequestContext, broker_id: int | None, what: str) -> int:
-        """
-        Make sure that the other end is a broker, and the one that it speaks for.
-
-        :raise ApiError: CLUSTER_AUTHORIZATION_FAILED.
-        """
-        if context.broker is None or context.broker != broker_id:
-            who = "no broker" if context.broker is None else f"broker {context.broker}"
-            self._complain(context, f"{what}, but is {who}")
-            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        return context.broker
-
-    def _complain(self, context: RequestContext, sentence: str) -> None:
-        if self._complaints.admit(context.host) is not None:
-            self._log.warn("{host}:{port} {sentence}", host=context.host, port=context.port, sentence=sentence)
 
 
 def shielded(work: Deferred[T]) -> Deferred[T]:

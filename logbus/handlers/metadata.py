@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 
 from logbus.cluster.metadata import BrokerImage, ClusterMetadata, TopicImage
 from logbus.cluster.topicplans import NewTopic
-from logbus.cluster.topics import TopicAdmin
+from logbus.cluster.anywhere import TopicsAnywhere
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.routing import Answer, serves
 from logbus.handlers.topics import for_all
@@ -57,7 +57,7 @@ class MetadataHandlers:
     """
 
     _metadata: ClusterMetadata
-    _topics: TopicAdmin
+    _topics: TopicsAnywhere
     _internal_topics: frozenset[str]
     _auto_create: Callable[[], bool]
     _plan: Callable[[str], NewTopic] = NewTopic

@@ -1,0 +1,106 @@
+"""
+Requests that only the controller can serve, at any broker: Forward, and the way there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+
+from logbus.cluster.controller.service import Controller
+from logbus.cluster.forwarding import FORWARDED, Forwarder
+from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.cluster import Doorkeeper
+from logbus.handlers.routing import Answer, Handler, Router, serves, task
+from logbus.net.context import RequestContext
+from logbus.records.slices import joined
+from logbus.wire.connection import Request, ServerConnection
+from logbus.wire.headers import RequestHeader, encode_request_header
+from logbus.wire.messages import api
+from logbus.wire.messages.cluster import ForwardRequest, ForwardResponse
+from logbus.wire.schema import encode
+
+
+@define(eq=False)
+class ForwardHandlers:
+    """
+    Both ends of forwarding.
+
+    :param router: serves what others forward to us, once all handlers are in it.
+    """
+
+    _router: Router
+    _controller: Controller
+    _forwarder: Forwarder
+    _door: Doorkeeper
+    _wire: ServerConnection | None = field(default=None, init=False)
+
+    def wrap(self, handler: Handler) -> Handler:
+        """
+        The handler of an API in :data:`.FORWARDED`: asks the controller if that is another broker.
+
+        If it cannot be asked, or does not answer, the request is served here: which is the way to say NOT_CONTROLLER
+        in the words of its API.
+        """
+
+        async def forwarded(context: RequestContext, request: Request) -> Answer:
+            message: Any = request.message
+            try:
+                return await self._forwarder.send(
+                    message,
+                    request.api_version,
+                    principal=context.principal,
+                    client_id=context.client_id,
+                    host=context.host,
+                    timeout_ms=getattr(message, "timeout_ms", 0),
+                )
+            except ApiError:
+                return await _done(handler(context, request))
+
+        def handle(context: RequestContext, request: Request) -> Answer:
+            # Brokers ask the controller, or think so; what they forward goes no further.
+            if context.broker is not None or not self._forwarder.is_needed:
+                return handler(context, request)
+            return Deferred.fromCoroutine(forwarded(context, request))
+
+        return handle
+
+    @serves(1005, 0, 0)
+    @task
+    async def forward(self, context: RequestContext, request: Request) -> ForwardResponse:
+        message: ForwardRequest = request.message
+        try:
+            self._door.only(context, context.broker, "forwarded a request")
+            if self._controller.tenure is None:
+                raise ApiError(ErrorCode.NOT_CONTROLLER)
+            if message.api_key not in FORWARDED or message.api_key not in self._router.served:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"requests of API {message.api_key} are not forwarded")
+        except ApiError as e:
+            return ForwardResponse(error_code=e.code, error_message=e.message)
+        inner = self._read(message)
+        client = RequestContext(
+            context.connection_id,
+            context.listener,
+            message.host,
+            0,
+            principal=message.principal,
+            client_id=message.client_id,
+            broker=context.broker,
+        )
+        answer = await _done(self._router(client, inner))
+        body = answer if isinstance(answer, bytes) else joined(encode(answer, inner.api_version))
+        return ForwardResponse(body=body)
+
+    def _read(self, message: ForwardRequest) -> Request:
+        """The client's request, as if it had come here. It fails as any other does that cannot be read."""
+        if self._wire is None:
+            self._wire = ServerConnection(self._router.served)
+        flexible = api(message.api_key).flexible.includes(message.api_version)
+        header = RequestHeader(message.api_key, message.api_version, 0, message.client_id)
+        return self._wire.receive(encode_request_header(header, flexible) + message.body)
+
+
+async def _done(answer: Answer) -> Answer:
+    return await answer if isinstance(answer, Deferred) else answer
