@@ -130,6 +130,9 @@ class Network:
             wire.look()
 
     def _call(self, run: Callable[[], T]) -> T:
+        """Run something in the network's thread."""
+        if self._thread is None:
+            return run()
         answer: Future[T] = Future()
 
         def call() -> None:

@@ -39,8 +39,21 @@ def test_fixtures(pytester: pytest.Pytester) -> None:
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=5)
 
 
+def test_cluster(pytester: pytest.Pytester) -> None:
+    """A test gets three brokers by naming the cluster."""
+    pytester.makepyfile(
+        """
+        def test_three(logbus_cluster):
+            assert logbus_cluster.bootstrap.count(",") == 2
+            assert logbus_cluster.controller() in logbus_cluster.brokers
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+
+
 def test_fixtures_are_listed(pytester: pytest.Pytester) -> None:
     """``pytest --fixtures`` explains them."""
     pytester.makepyfile("")
     listed = pytester.runpytest_subprocess("--fixtures", "-p", "no:cacheprovider")
     listed.stdout.fnmatch_lines(["logbus_broker*", "*A real broker on a free port*", "logbus_session_broker*"])
+    listed.stdout.fnmatch_lines(["logbus_cluster*", "*Three real brokers and a ZooKeeper*"])
