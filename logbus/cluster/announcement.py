@@ -59,6 +59,7 @@ class Announcement:
     :ivar broker_configs: new overrides of brokers, by broker id or ``<default>`` (all brokers); applied before
         ``partitions``, whose logs lay their own overrides over them.
     :ivar full: this is all there is: what is known and not in it does not exist any more.
+    :ivar unreadable: topics that the controller cannot read: nobody knows more than before, and their logs stay.
     """
 
     controller_id: int
@@ -70,3 +71,4 @@ class Announcement:
     configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
     broker_configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
     full: bool = False
+    unreadable: frozenset[str] = frozenset()

@@ -4,7 +4,7 @@ Seams of the cluster package: what the controller announces, who hears it, and w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from twisted.internet.defer import Deferred
 from zope.interface import Interface
@@ -78,6 +78,14 @@ class IReplicaHost(Interface):
         Give up these replicas and delete their logs; unknown ones are ignored.
 
         :return: fires when no client can reach them and their names are free to be created again.
+        """
+
+    def retain(topic_partitions: Collection[TopicPartition], unreadable: Collection[str]) -> Deferred[PartitionErrors]:
+        """
+        These are all that this broker holds: give up any other replica, and delete any other log.
+
+        :param unreadable: topics of which nothing is known: what is there of them stays.
+        :return: as :meth:`remove`.
         """
 
     def configure(topic: str, overrides: Mapping[str, str]) -> None:

@@ -95,7 +95,7 @@ class AnnouncementReceiver:
             gone += [
                 DeletedTopic(topic.name, topic.topic_id, len(topic.partitions))
                 for topic in self.metadata.topics.values()
-                if (topic.name, topic.topic_id) not in alive
+                if (topic.name, topic.topic_id) not in alive and topic.name not in announcement.unreadable
             ]
         names: list[TopicPartition] = []
         if gone:
@@ -106,6 +106,10 @@ class AnnouncementReceiver:
         names += self._moved_away(announcement.partitions)
         if names:
             errors.update(await self.host.remove(names))
+        if announcement.full:
+            # Also what was deleted, or moved away, while this broker was not there to hear of it.
+            held = {state.topic_partition for state in announcement.partitions if self.broker_id in state.replicas}
+            errors.update(await self.host.retain(held, announcement.unreadable))
 
     def _moved_away(self, states: Iterable[PartitionState]) -> list[TopicPartition]:
         """Partitions that this broker held and holds no more."""

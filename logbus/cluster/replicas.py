@@ -5,10 +5,11 @@ This broker's replicas, and the host that the controller's announcements reach.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from attrs import define, field
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from zope.interface import implementer
 
@@ -24,6 +25,26 @@ from logbus.storage.manager import LogManager
 __all__ = ["Replica", "Replicas", "Watcher"]
 
 
+class Fetcher(Protocol):
+    """Keeps followers up with their leaders: :class:`~logbus.cluster.fetcher.ReplicaFetcher`."""
+
+    def follow(self, replica: Replica, leader: int) -> None:
+        """Fetch a partition from a broker, in the leader epoch that the replica was given."""
+
+    def unfollow(self, name: TopicPartition) -> Deferred[None]:
+        """Fetch a partition no more; fires once nothing changes its log any more. Unknown ones are ignored."""
+
+
+class _NoFetcher:
+    """Followers stay as they are."""
+
+    def follow(self, replica: Replica, leader: int) -> None:
+        pass
+
+    def unfollow(self, name: TopicPartition) -> Deferred[None]:
+        return succeed(None)
+
+
 @implementer(IReplicaHost)
 @define(eq=False)
 class Replicas:
@@ -33,6 +54,7 @@ class Replicas:
     :param topic_config: lays a topic's overrides over the broker's defaults.
     :ivar listeners: told of every start and end of a leadership.
     :ivar cluster: what the leaders among them know of other brokers.
+    :ivar fetcher: keeps the followers among them up with their leaders.
     """
 
     broker_id: int
@@ -40,6 +62,7 @@ class Replicas:
     _topic_config: Callable[[Mapping[str, str]], TopicConfig]
     listeners: list[ILeadershipListener] = field(factory=list, init=False)
     cluster: Cluster = field(factory=Alone, init=False)
+    fetcher: Fetcher = field(factory=_NoFetcher, init=False)
     _by_partition: dict[tuple[str, int], Replica] = field(factory=dict, init=False)
     _failed: dict[tuple[str, int], ApiError] = field(factory=dict, init=False)
     _log = Logger()
@@ -147,13 +170,23 @@ class Replicas:
                         f"{name} is in none of the log directories that work; offline: {', '.join(offline)}",
                     )
                 log = await self.logs.create(name, state.topic_id, config)
-            replica = Replica(Partition(name, self.broker_id), state.topic_id, log, cluster=self.cluster)
+            # What was committed when the broker stopped still is.
+            partition = Partition(name, self.broker_id, high_watermark=min(log.high_watermark, log.log_end_offset))
+            replica = Replica(partition, state.topic_id, log, cluster=self.cluster)
+            self._by_partition.pop(name, None)
         replica.configure(config)
         partition = replica.partition
         before = (partition.is_leader, partition.leader_epoch)
-        replica.take(state.leader_and_isr, state.replicas)
+        given = state.leader_and_isr
+        is_new_role = name not in self._by_partition or given.leader_epoch > partition.leader_epoch
+        if is_new_role:
+            # Nothing of the old leader may come after the new role.
+            await self.fetcher.unfollow(name)
+        replica.take(given, state.replicas)
         self._by_partition[name] = replica
         self._failed.pop(name, None)
+        if is_new_role and not partition.is_leader and given.leader >= 0:
+            self.fetcher.follow(replica, given.leader)
         if before != (partition.is_leader, partition.leader_epoch):
             self._tell(replica, led=before[0])
 
@@ -184,8 +217,18 @@ class Replicas:
                 errors[name] = error
         return errors
 
+    def retain(
+        self, topic_partitions: Collection[TopicPartition], unreadable: Collection[str] = ()
+    ) -> Deferred[PartitionErrors]:
+        there = dict.fromkeys([*(log.partition for log in self.logs), *(each.topic_partition for each in self)])
+        stray = [name for name in there if name not in topic_partitions and name.topic not in unreadable]
+        for name in stray:
+            self._log.warn("{partition} is not this broker's any more; deleting its log", partition=name)
+        return self.remove(stray)
+
     async def _drop(self, name: TopicPartition) -> None:
         self._failed.pop(name, None)
+        await self.fetcher.unfollow(name)
         replica = self._by_partition.pop(name, None)
         if replica is not None:
             self._retire(replica)
@@ -205,6 +248,7 @@ class Replicas:
         """A log directory went offline and these partitions with it; requests for them get KAFKA_STORAGE_ERROR."""
         for name in topic_partitions:
             self._failed[name] = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name}: {reason}")
+            self.fetcher.unfollow(name)
             replica = self._by_partition.pop(name, None)
             if replica is not None:
                 self._retire(replica, self._failed[name])

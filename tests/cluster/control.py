@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -63,6 +63,12 @@ class RecordingHost:
         for name in topic_partitions:
             self.states.pop(name, None)
         return self._end({})
+
+    def retain(
+        self, topic_partitions: Collection[TopicPartition], unreadable: Collection[str]
+    ) -> Deferred[PartitionErrors]:
+        stray = [name for name in self.states if name not in topic_partitions and name.topic not in unreadable]
+        return self.remove(stray) if stray else self._end({})
 
     def configure(self, topic: str, overrides: Mapping[str, str]) -> None:
         self.log.append(("configure", (topic, dict(overrides))))
