@@ -204,8 +204,13 @@ class Membership:
     def _failed(self, failure: Failure, attempt: int) -> None:
         if attempt != self._attempt:
             return
-        if failure.check(ConnectionLost, SessionLost) is not None and self.store.state is not SessionState.CLOSED:
-            return  # The next CONNECTED tries again.
+        broken = failure.check(ConnectionLost, SessionLost) is not None
+        if (broken and self.store.state is not SessionState.CLOSED) or self.store.state in (
+            SessionState.SUSPENDED,
+            SessionState.LOST,
+        ):
+            # The next CONNECTED tries again. Who waits for another's node to go does not hear of it while cut off.
+            return
         self._unsubscribe()
         first, self._first = self._first, None
         if first is not None:

@@ -121,6 +121,19 @@ class MembershipTests(SynchronousTestCase):
             epoch = self.successResultOf(waiting)
             self.assertEqual(self.ensemble.tree.get("/brokers/ids/4")[1].czxid, epoch)
 
+    def test_cut_off_until_it_is_too_late(self) -> None:
+        """While the store is out of reach nobody can say that the other still lives: it is asked again later."""
+        self.successResultOf(self.member(self.other).register())
+        waiting = self.member(self.store, 2).register()
+        self.clock.advance(5)
+        self.store.suspend()
+        self.other.suspend()
+        self.other.expire()
+        self.clock.advance(20)
+        self.assertNoResult(waiting)
+        self.store.resume()
+        self.successResultOf(waiting)
+
     def test_cut_off_while_waiting(self) -> None:
         """The watch that went with the connection is made up for, and the overtaken attempt stays silent."""
         self.successResultOf(self.member(self.other).register())
