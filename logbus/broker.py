@@ -40,7 +40,7 @@ from logbus.cluster.forwarding import Forwarder
 from logbus.cluster.link import ControllerLink
 from logbus.cluster.membership import Membership, ensure_cluster
 from logbus.cluster.metadata import ClusterMetadata
-from logbus.cluster.peers import ConnectTo, Identity, Peers, tcp
+from logbus.cluster.peers import ConnectTo, Identity, Peers, inter_broker, tcp
 from logbus.cluster.producerids import ProducerIds
 from logbus.cluster.purgatory import Purgatory
 from logbus.cluster.reads import Reader
@@ -162,6 +162,7 @@ class Broker(OrderedService):
         self.store: Any = metadata_store(config, reactor, wall_clock) if store is None else store
         self.metadata = ClusterMetadata("")
         self.replicas = Replicas(self.broker_id, self.logs, self._topic_config)
+        self.replicas.exists = lambda topic, number: self.metadata.partition(TopicPartition(topic, number)) is not None
         self.purgatory = Purgatory(reactor)
         self.reader = Reader(self.replicas, self.purgatory)
         self.membership = Membership(
@@ -340,8 +341,8 @@ class Broker(OrderedService):
         return Deferred.fromCoroutine(started())
 
     def _inter_broker_listener(self) -> str | None:
-        wanted = self.config.get(keys.INTER_BROKER_LISTENER_NAME)
-        return wanted or next((name for name, at in self.endpoints.items() if at.protocol == "kafka"), None)
+        found = inter_broker(self.membership.registration.endpoints, self.config.get(keys.INTER_BROKER_LISTENER_NAME))
+        return None if found is None else found.listener
 
     def _serve(self) -> None:
         self.logs.start_housekeeping()

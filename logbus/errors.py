@@ -207,11 +207,13 @@ class ApiError(LogbusError):
         return f"<ApiError {self.code.name}: {self.message}>"
 
 
+_BY_CODE = {int(code): code for code in ErrorCode}
+
+
 def error_of(code: int, message: str | None = None) -> ApiError:
     """The error that a code in another broker's answer stands for; one that is not known is UNKNOWN_SERVER_ERROR."""
-    try:
-        known = ErrorCode(code)
-    except ValueError:
+    known = _BY_CODE.get(code)
+    if known is None:
         return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message or f"error {code}, which is not known here")
     return ApiError(known, message)
 

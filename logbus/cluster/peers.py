@@ -11,7 +11,7 @@ once. Nothing hangs: every request ends with an answer or an :class:`.ApiError`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from random import Random
 from typing import Any
@@ -37,6 +37,9 @@ CONTROL, ANNOUNCE, FORWARD, FETCH = "control", "announce", "forward", "fetch"
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds between two attempts to connect."""
+
+CONNECT_SECONDS = 5.0
+"""How long an attempt may take."""
 
 ConnectTo = Callable[[str, int], IStreamClientEndpoint]
 """Makes the endpoint to a host and port."""
@@ -65,6 +68,13 @@ def tcp(reactor: Any) -> ConnectTo:
         return HostnameEndpoint(reactor, host, port)
 
     return endpoint
+
+
+def inter_broker(endpoints: Mapping[str, Endpoint], listener: str | None) -> Endpoint | None:
+    """Where brokers reach the broker with these endpoints: on the listener of that name, or (None) the first one."""
+    if listener is None:
+        return next(iter(endpoints.values()), None)
+    return next((at for name, at in endpoints.items() if name.upper() == listener.upper()), None)
 
 
 @frozen
@@ -107,7 +117,7 @@ class Peers:
     :ivar identity: asked for each introduction: the broker's epoch changes while it runs.
     :ivar listener: the listener that brokers use among themselves; None: the first one of each broker.
     :ivar connect_to: makes an endpoint, for those who have another network.
-    :ivar timeout: seconds until connected, and for each answer unless a request says otherwise.
+    :ivar timeout: seconds for each answer, unless a request says otherwise.
     """
 
     identity: Callable[[], Identity]
@@ -141,7 +151,7 @@ class Peers:
     async def _request(self, broker: BrokerImage, message: Any, purpose: str, seconds: float | None) -> Any:
         channel = await self.channel(broker, purpose)
         try:
-            return await channel.request(message, timeout=seconds)
+            return await channel.request(message, timeout=self.timeout if seconds is None else seconds)
         except RequestTimedOut as e:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"broker {broker.broker_id}: {e}") from None
         except Disconnected as e:
@@ -210,7 +220,7 @@ class Peers:
             self.connect_to(at.host, at.port),
             self.timers,
             client_id=f"broker-{self.identity().broker_id}-{purpose}",
-            timeout=self.timeout,
+            timeout=min(self.timeout, CONNECT_SECONDS),
             begin=partial(self._introduce, broker.broker_id),
         )
         link.connecting = connecting
@@ -222,10 +232,7 @@ class Peers:
         connecting.addErrback(lambda failure: self._log.failure("a connection to a broker failed", failure))
 
     def _endpoint_of(self, broker: BrokerImage) -> Endpoint:
-        if self.listener is None:
-            at = next(iter(broker.endpoints.values()), None)
-        else:
-            at = broker.endpoints.get(self.listener)
+        at = inter_broker(broker.endpoints, self.listener)
         if at is None:
             wanted = "a Kafka listener" if self.listener is None else f"a listener {self.listener}"
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"it has not registered {wanted}")

@@ -55,6 +55,7 @@ class Replicas:
     :ivar listeners: told of every start and end of a leadership.
     :ivar cluster: what the leaders among them know of other brokers.
     :ivar fetcher: keeps the followers among them up with their leaders.
+    :ivar exists: whether there is such a partition, on whichever broker.
     """
 
     broker_id: int
@@ -63,6 +64,7 @@ class Replicas:
     listeners: list[ILeadershipListener] = field(factory=list, init=False)
     cluster: Cluster = field(factory=Alone, init=False)
     fetcher: Fetcher = field(factory=_NoFetcher, init=False)
+    exists: Callable[[str, int], bool] = field(default=lambda topic, partition: False, init=False)
     _by_partition: dict[tuple[str, int], Replica] = field(factory=dict, init=False)
     _failed: dict[tuple[str, int], ApiError] = field(factory=dict, init=False)
     _log = Logger()
@@ -82,11 +84,15 @@ class Replicas:
         """
         The replica.
 
-        :raise ApiError: KAFKA_STORAGE_ERROR when its log directory failed, UNKNOWN_TOPIC_OR_PARTITION when it is
-            not on this broker.
+        :raise ApiError: KAFKA_STORAGE_ERROR when its log directory failed, NOT_LEADER_OR_FOLLOWER when only other
+            brokers have it, UNKNOWN_TOPIC_OR_PARTITION when there is none.
         """
         replica = self._by_partition.get((topic, partition))
         if replica is None:
+            if (topic, partition) not in self._failed and self.exists(topic, partition):
+                raise ApiError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{partition} is on other brokers, not on this one"
+                )
             raise self._failed.get((topic, partition)) or ApiError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition} on this broker"
             )

@@ -165,7 +165,7 @@ class ConfigHandlers:
             name = resource.resource_name
             return (await self._topics.alter_topic_configs({name: edit}, validate_only=validate_only))[name]
         if resource.resource_type == ResourceType.BROKER:
-            broker_id = self._broker(resource.resource_name)
+            broker_id = self._any_broker(resource.resource_name)
             return (await self._topics.alter_broker_configs({broker_id: edit}, validate_only=validate_only))[broker_id]
         raise self._unknown_type(resource)
 
@@ -180,6 +180,14 @@ class ConfigHandlers:
                 f"broker {name!r} cannot be asked about here: this is broker {mine}; an empty name stands for all",
             )
         return mine
+
+    def _any_broker(self, name: str) -> int | None:
+        """The broker a resource names, whichever it is, or None for the defaults of all brokers."""
+        if not name:
+            return None
+        if not (name.isascii() and name.isdigit()):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{name!r} is not the number of a broker")
+        return int(name)
 
     def _unknown_type(self, resource: _Resource) -> ApiError:
         return ApiError(
