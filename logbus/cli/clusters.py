@@ -8,6 +8,7 @@ import click
 
 from logbus.cli.options import bootstrap_options, json_option
 from logbus.cli.output import print_json, print_table
+from logbus.cli.starting import start
 
 if TYPE_CHECKING:
     from logbus.client.admin import ClusterDescription
@@ -22,6 +23,9 @@ def cluster() -> None:
     Example:
       logbus cluster describe
     """
+
+
+cluster.add_command(start)
 
 
 @cluster.command()

@@ -38,6 +38,7 @@ class BrokerProcess:
     :param listeners: what ``--listen`` takes, each.
     :param advertised: what ``--advertise`` takes, each.
     :param own_group: whether Ctrl-C in a terminal is kept from it.
+    :param log: a file that what it says is added to.
 
     :ivar addresses: ``HOST:PORT`` by listener name, once it is ready.
     """
@@ -50,6 +51,7 @@ class BrokerProcess:
         advertised: Sequence[str] = (),
         *,
         own_group: bool = False,
+        log: Path | None = None,
     ) -> None:
         command = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()", "-n", "--pidfile="]
         command += ["logbus", "--data-dir", str(data_dir)]
@@ -61,6 +63,7 @@ class BrokerProcess:
             command += ["--set", f"{key}={value}"]
         self.addresses: Mapping[str, str] = {}
         self._lines: list[str] = []
+        self._log = None if log is None else log.open("a", encoding="utf-8", buffering=1)
         self._ready: Future[Mapping[str, str]] = Future()
         self.process = subprocess.Popen(
             command,
@@ -107,9 +110,13 @@ class BrokerProcess:
         for line in self.process.stdout:
             self._lines.append(line.rstrip("\n"))
             del self._lines[:-KEPT_LINES]
+            if self._log is not None:
+                self._log.write(line)
             found = READY.search(line)
             if found and not self._ready.done():
                 self._ready.set_result(dict(ADDRESS.findall(found["listeners"])))
+        if self._log is not None:
+            self._log.close()
         if not self._ready.done():
             self._ready.set_exception(BrokerFailed(f"the broker ended:\n{self.output}"))
 

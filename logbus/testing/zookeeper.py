@@ -54,11 +54,12 @@ class ZooKeeperFailed(LogbusError):
 
 @define(eq=False)
 class _Server:
-    """One server: its address, its directory, and its process while it runs."""
+    """One server: its address, its directory, and its process while it runs; Ctrl-C can be kept from it."""
 
     host: str
     port: int
     directory: Path
+    own_group: bool = False
     process: subprocess.Popen[bytes] | None = field(default=None)
 
     def start(self) -> None:
@@ -69,6 +70,7 @@ class _Server:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.directory,
+                start_new_session=self.own_group,
             )
 
     def end(self, how: signal.Signals) -> None:
@@ -106,13 +108,15 @@ class ZooKeeper:
     """
     :param servers: how many; three are an ensemble that survives the loss of one.
     :param timeout: seconds to wait until they serve.
+    :param home: where their data are, and stay, whatever happens to the machine; None: temporary, and quick.
 
     :ivar connect: what ``zookeeper.connect`` takes.  The addresses stay the same over a restart.
     """
 
-    def __init__(self, servers: int = 1, *, timeout: float = 30.0) -> None:
+    def __init__(self, servers: int = 1, *, timeout: float = 30.0, home: Path | None = None) -> None:
         self.timeout = timeout
-        self._home = Path(tempfile.mkdtemp(prefix="logbus-zookeeper-"))
+        self._temporary = home is None
+        self._home = Path(tempfile.mkdtemp(prefix="logbus-zookeeper-")) if home is None else home
         atexit.register(self.close)
         with ExitStack() as held:
             ports = [[_free_port(held, _host(number)) for _ in range(3)] for number in range(1, servers + 1)]
@@ -237,12 +241,15 @@ class ZooKeeper:
     def close(self) -> None:
         """End all, and remove their data."""
         atexit.unregister(self.close)
+        if not self._temporary:
+            self.stop()
+            return
         self.kill()
         shutil.rmtree(self._home, ignore_errors=True)
 
     def _configure(self, number: int, port: int, members: list[str]) -> _Server:
         directory = self._home / str(number)
-        directory.mkdir()
+        directory.mkdir(parents=True, exist_ok=True)
         settings = {
             "dataDir": directory,
             "clientPort": port,
@@ -255,13 +262,14 @@ class ZooKeeper:
             "maxClientCnxns": 0,
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "*",
-            # What is lost when this machine fails is of no use to anybody.
-            "forceSync": "no",
+            # What tests leave behind is of no use to anybody when the machine fails.
+            "forceSync": "no" if self._temporary else "yes",
+            "autopurge.purgeInterval": "1",
         }
         lines = [f"{name}={value}" for name, value in settings.items()]
         (directory / "zoo.cfg").write_text("\n".join([*lines, *members, ""]))
         (directory / "myid").write_text(f"{number}\n")
-        return _Server(_host(number), port, directory)
+        return _Server(_host(number), port, directory, own_group=not self._temporary)
 
     def _chosen(self, server: int | None) -> list[_Server]:
         return self._servers if server is None else [self._servers[server]]

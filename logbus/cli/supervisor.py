@@ -1,0 +1,208 @@
+"""
+A cluster on this machine, for trying it out: brokers as processes with their ZooKeeper, until it is told to stop.
+
+A broker that crashes (or is killed, to see what happens) is started again after a while; one that is stopped in order
+stays down.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from attrs import define, field
+
+from logbus.cli.running import CommandFailed
+from logbus.testing.broker import local_listener
+from logbus.testing.process import BrokerFailed, BrokerProcess
+from logbus.testing.zookeeper import ZooKeeper, ZooKeeperFailed
+
+LOCK_FILE = ".cluster.lock"
+CHROOT = "/logbus"
+START_SECONDS = 60.0
+STOP_SECONDS = 60.0
+MOST_FAILURES = 3
+"""Starts that fail in a row, after which a broker is left alone."""
+
+
+@define(eq=False)
+class Member:
+    """
+    One broker of the cluster.
+
+    :ivar again_at: when to start it again, by the monotonic clock; None: it runs, or stays down.
+    """
+
+    number: int
+    config: Mapping[str, str]
+    data_dir: Path
+    listeners: Sequence[str]
+    log: Path
+    process: BrokerProcess | None = None
+    again_at: float | None = None
+    failures: int = 0
+
+    def launch(self, ended: Callable[[Member, BrokerProcess], object]) -> None:
+        """Begin to start; ``ended`` is called, in a thread, when the process is gone."""
+        self.again_at = None
+        self.process = process = BrokerProcess(self.config, self.data_dir, self.listeners, own_group=True, log=self.log)
+
+        def watch() -> None:
+            process.process.wait()
+            ended(self, process)
+
+        threading.Thread(target=watch, name=f"broker-{self.number}-watch", daemon=True).start()
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is a process."""
+        return self.process is not None and self.process.process.poll() is None
+
+
+@define(eq=False)
+class Supervisor:
+    """
+    :ivar data_dir: where everything is kept, a directory for each broker.
+    :ivar zookeeper: ``zookeeper.connect``; None: it runs one of its own, with its data beside the brokers'.
+    :ivar config: settings of all brokers, by Kafka's names.
+    :ivar port: of the first broker's Kafka listener, ``admin_port`` of its HTTP; the others' follow; 0: free ones.
+    :ivar restart_after: seconds after which a broker that crashed is started again; negative: it is not.
+    :ivar say: takes a line for the user.
+    """
+
+    data_dir: Path
+    brokers: int
+    zookeeper: str | None
+    config: Mapping[str, str]
+    port: int
+    admin_port: int
+    restart_after: float
+    say: Callable[[str], object]
+    members: list[Member] = field(factory=list, init=False)
+    _events: queue.SimpleQueue[tuple[Member, BrokerProcess] | None] = field(factory=queue.SimpleQueue, init=False)
+
+    def run(self) -> None:
+        """
+        Run until SIGINT or SIGTERM.
+
+        :raise CommandFailed: it could not be started, or no broker is left.
+        """
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: self._events.put(None))
+        with ExitStack() as held:
+            self._lock(held)
+            own = None
+            if self.zookeeper is None:
+                ZooKeeper.require()
+                own = ZooKeeper(timeout=START_SECONDS, home=self.data_dir / "zookeeper")
+                held.callback(own.close)
+            held.callback(self._stop)
+            self._start(own)
+            self._supervise()
+            self.say("stopping")
+        self.say("stopped")
+
+    def _lock(self, held: ExitStack) -> None:
+        lock = held.enter_context((self.data_dir / LOCK_FILE).open("ab"))
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CommandFailed(f"a cluster runs in {self.data_dir} already; choose another --data-dir") from None
+
+    def _start(self, own: ZooKeeper | None) -> None:
+        connect = own.connect + CHROOT if own is not None else self.zookeeper or ""
+        self.members = [self._member(number, connect) for number in range(self.brokers)]
+        try:
+            for member in self.members:
+                # They wait for ZooKeeper by themselves.
+                member.launch(self._ended)
+            if own is not None:
+                own.start()
+            for member in self.members:
+                self._wait_ready(member)
+        except (BrokerFailed, ZooKeeperFailed) as e:
+            raise CommandFailed(_last_line(str(e))) from None
+        addresses = [member.process.addresses for member in self.members if member.process is not None]
+        for member, at in zip(self.members, addresses, strict=True):
+            self.say(f"broker {member.number}: {at['kafka']}, http://{at['admin']}, log in {member.log}")
+        self.say(f"cluster ready: --bootstrap {','.join(at['kafka'] for at in addresses)}")
+
+    def _member(self, number: int, connect: str) -> Member:
+        ports = {"kafka": self.port, "admin": self.admin_port}
+        config = {"broker.id": str(number), "zookeeper.connect": connect, **self.config}
+        listeners = [local_listener(name, port and port + number) for name, port in ports.items()]
+        home = self.data_dir / f"broker-{number}"
+        return Member(number, config, home, listeners, self.data_dir / f"broker-{number}.log")
+
+    def _wait_ready(self, member: Member) -> None:
+        assert member.process is not None
+        member.process.wait_ready(START_SECONDS)
+
+    def _ended(self, member: Member, process: BrokerProcess) -> None:
+        self._events.put((member, process))
+
+    def _supervise(self) -> None:
+        """Until a signal comes."""
+        while True:
+            again = [member.again_at for member in self.members if member.again_at is not None]
+            if not again and not any(member.runs for member in self.members):
+                raise CommandFailed("no broker is left")
+            try:
+                event = self._events.get(timeout=max(0.0, min(again) - time.monotonic()) if again else None)
+            except queue.Empty:
+                self._restart()
+                continue
+            if event is None:
+                return
+            self._note_end(*event)
+
+    def _note_end(self, member: Member, process: BrokerProcess) -> None:
+        status = process.process.returncode
+        if process is not member.process:
+            return
+        if status in (0, -signal.SIGTERM):
+            self.say(f"broker {member.number} was stopped; it stays down")
+            return
+        how = f"was killed ({signal.Signals(-status).name})" if status < 0 else f"failed: {_last_line(process.output)}"
+        member.failures = 0 if process.is_ready else member.failures + 1
+        if self.restart_after < 0 or member.failures == MOST_FAILURES:
+            self.say(f"broker {member.number} {how}; it stays down")
+            return
+        self.say(f"broker {member.number} {how}; it is started again in {self.restart_after:g} s")
+        member.again_at = time.monotonic() + self.restart_after
+
+    def _restart(self) -> None:
+        for member in self.members:
+            if member.again_at is not None and member.again_at <= time.monotonic():
+                self.say(f"broker {member.number} is started again")
+                member.launch(self._ended)
+
+    def _stop(self) -> None:
+        """All at once, in order."""
+        running = [member for member in self.members if member.runs]
+        threads = [threading.Thread(target=self._stop_one, args=(member,)) for member in running]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _stop_one(self, member: Member) -> None:
+        assert member.process is not None
+        try:
+            member.process.stop(STOP_SECONDS)
+        except BrokerFailed as e:
+            self.say(f"broker {member.number}: {_last_line(str(e))}")
+
+
+def _last_line(output: str) -> str:
+    """What a broker said of why it ended, rather than all that it said."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    said = [line for line in lines if line.startswith("logbus: ")]
+    return (said or lines or ["it said nothing"])[-1].removeprefix("logbus: ")
