@@ -63,6 +63,7 @@ def announcement_in(request: AnnounceRequest) -> Announcement:
         configs=_overrides_by_entity(body.configs),
         broker_configs=_overrides_by_entity(body.broker_configs),
         full=body.full,
+        unreadable=frozenset(body.unreadable),
     )
 
 
@@ -83,6 +84,7 @@ def _body(announcement: Announcement) -> AnnouncementBody:
         ],
         configs=_by_entity(announcement.configs),
         broker_configs=_by_entity(announcement.broker_configs),
+        unreadable=sorted(announcement.unreadable),
     )
 
 

@@ -84,6 +84,10 @@ def plan_topic(
     problem = topic_name_problem(topic.name)
     if problem is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    if topic.name in state.unreadable:
+        raise ApiError(
+            ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name!r} is there: {state.unreadable[topic.name]}"
+        )
     known = state.topics.get(topic.name)
     if known is not None:
         fate = "is being deleted" if known.deleting else "exists already"
@@ -129,7 +133,7 @@ def plan_partitions(
             f"topic {topic.name!r} has {count} partitions; it can be given more, not {request.total_count}",
         )
     _check_room(topic.name, more, room)
-    factor = len(topic.partitions[0].replicas)
+    factor = len(topic.partitions[0].target)
     if request.assignment is None:
         present = [record.replicas for record in topic.partitions]
         return topic, place(_racks(state), more, factor, random, present)

@@ -20,10 +20,12 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from logbus.cluster.controller import topicwork
 from logbus.cluster.controller.assignment import Replicas
+from logbus.cluster.controller.sending import Delivery
 from logbus.cluster.controller.service import Controller
 from logbus.cluster.controller.state import TopicRecord
-from logbus.cluster.controller.tenure import Delivery, Tenure
+from logbus.cluster.controller.tenure import Tenure
 from logbus.cluster.topicplans import (
     MAX_NEW_PARTITIONS,
     ConfigCheck,
@@ -125,7 +127,7 @@ class TopicAdmin:
                 )
             if validate_only or not records:
                 return outcomes, None
-            delivery = await tenure.create(records)
+            delivery = await topicwork.create(tenure, records)
             for record in records:
                 self._log_creation(tenure, record)
             return outcomes, delivery
@@ -157,7 +159,7 @@ class TopicAdmin:
                     seen.add(topic.name)
                     outcomes.append((topic.name, topic.topic_id))
             if seen:
-                begun.append(await tenure.begin_deletion(sorted(seen)))
+                begun.append(await topicwork.begin_deletion(tenure, sorted(seen)))
             return outcomes
 
         begun: list[Delivery] = []
@@ -200,7 +202,7 @@ class TopicAdmin:
                 outcomes.append(request.name)
             if validate_only or not grown:
                 return outcomes, None
-            delivery = await tenure.grow(grown)
+            delivery = await topicwork.grow(tenure, grown)
             for topic, added in grown:
                 self._log.info("topic {topic} was given {added} more partitions", topic=topic.name, added=len(added))
             return outcomes, delivery
@@ -229,7 +231,7 @@ class TopicAdmin:
                     outcomes[name] = error
             if validate_only or not wanted:
                 return outcomes, None
-            return outcomes, await tenure.configure_topics(wanted)
+            return outcomes, await topicwork.configure_topics(tenure, wanted)
 
         return self._configured(run)
 
@@ -261,7 +263,7 @@ class TopicAdmin:
                     outcomes[broker_id] = error
                     continue
                 if not validate_only:
-                    delivery = await tenure.configure_broker(entity, wanted)
+                    delivery = await topicwork.configure_broker(tenure, entity, wanted)
             return outcomes, delivery  # Announcements are applied in order: the last one's end is the end of all.
 
         return self._configured(run)

@@ -57,6 +57,7 @@ ANNOUNCEMENTS = st.builds(
     configs=st.dictionaries(NAMES, SETTINGS, max_size=2),
     broker_configs=st.dictionaries(NAMES, SETTINGS, max_size=2),
     full=st.booleans(),
+    unreadable=st.frozensets(NAMES, max_size=2),
 )
 
 

@@ -74,6 +74,7 @@ def everything(
             partitions=partitions,
             broker_configs=dict(state.broker_configs),
             full=True,
+            unreadable=frozenset(state.unreadable),
         )
         for broker in brokers
     }

@@ -1,4 +1,8 @@
-"""Reads the controller's state out of the metadata store, at the begin of a tenure."""
+"""
+Reads the controller's state out of the metadata store, at the begin of a tenure.
+
+What cannot be read of one topic or broker does not stop the others: the topic is left alone, the broker is not there.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +10,28 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.cluster.controller.state import ABSENT, ControllerState, PartitionRecord, TopicRecord
-from logbus.cluster.metadata import BrokerImage
+from logbus.cluster.images import BrokerImage
 from logbus.metastore.imetastore import IMetadataStore, NoNode, Stat, Watcher
 from logbus.metastore.znodes import (
     BROKER_CONFIGS,
     BROKER_IDS,
     DELETED_TOPICS,
+    LIVES,
     TOPICS,
+    BadZnode,
     BrokerIdZnode,
     ConfigZnode,
+    LivesZnode,
     StateZnode,
     TopicZnode,
 )
+from logbus.model import topic_name_problem
+
+_log = Logger(namespace="logbus.cluster.controller")
 
 OUTSTANDING = 200
 """Requests under way at once: enough to hide the distance, few enough not to choke the store."""
@@ -32,7 +43,7 @@ async def load_state(store: IMetadataStore) -> ControllerState:
     """
     All topics, partitions and configurations (brokers come from :func:`load_brokers`).
 
-    :raise BadZnode: a node cannot be read.
+    :raise BadZnode: a node cannot be read that is nobody's own.
     """
     state = ControllerState()
     deleting = set(await store.children(DELETED_TOPICS))
@@ -40,16 +51,24 @@ async def load_state(store: IMetadataStore) -> ControllerState:
     topics = await _get_all(store, [TopicZnode.path(name) for name in names])
     configs = await _get_all(store, [ConfigZnode.topic_path(name) for name in names])
     for name, found, config in zip(names, topics, configs, strict=True):
-        if found is not None:
-            state.topics[name] = _topic(name, found, config, name in deleting)
+        problem = topic_name_problem(name)
+        if problem is not None:
+            state.unreadable[name] = problem
+        elif found is not None:
+            try:
+                state.topics[name] = _topic(name, found, config, name in deleting)
+            except BadZnode as error:
+                state.unreadable[name] = str(error)
     await _load_partitions(store, state)
     await _load_broker_configs(store, state)
+    await _load_lives(store, state)
     return state
 
 
 async def load_brokers(store: IMetadataStore, watch: Watcher) -> dict[int, BrokerImage]:
     """The brokers that live; ``watch`` hears when one comes or goes."""
-    numbers = [int(name) for name in await store.children(BROKER_IDS, watch)]
+    names = await store.children(BROKER_IDS, watch)
+    numbers = [int(name) for name in names if name.isdecimal()]
     brokers = {}
     for number, found in zip(
         numbers, await _get_all(store, [BrokerIdZnode.path(number) for number in numbers]), strict=True
@@ -57,7 +76,11 @@ async def load_brokers(store: IMetadataStore, watch: Watcher) -> dict[int, Broke
         if found is None:
             continue  # It left just now; the watch says so, too.
         data, stat = found
-        registration = BrokerIdZnode.decode(number, data)
+        try:
+            registration = BrokerIdZnode.decode(number, data)
+        except BadZnode as error:
+            _log.error("a broker is left alone: {error}", error=error)
+            continue
         brokers[number] = BrokerImage(
             number,
             registration.endpoints,
@@ -74,7 +97,12 @@ async def load_brokers(store: IMetadataStore, watch: Watcher) -> dict[int, Broke
 def _topic(name: str, found: tuple[bytes, Stat], config: Found, deleting: bool) -> TopicRecord:
     data, stat = found
     assignment = TopicZnode.decode(name, data)
-    records = [PartitionRecord(replicas) for replicas in assignment.partitions]
+    records = [
+        PartitionRecord(
+            replicas, adding=assignment.adding.get(number, ()), removing=assignment.removing.get(number, ())
+        )
+        for number, replicas in enumerate(assignment.partitions)
+    ]
     topic = TopicRecord(name, assignment.topic_id, records, version=stat.version, deleting=deleting)
     topic.overrides, topic.config_version = _config(ConfigZnode.topic_path(name), config)
     return topic
@@ -90,15 +118,30 @@ async def _load_partitions(store: IMetadataStore, state: ControllerState) -> Non
     for (name, number, record), found in zip(numbered, states, strict=True):
         if found is not None:  # Otherwise it was made, but its first election was not written: it is new.
             data, stat = found
-            record.state = StateZnode.decode(name, number, data, stat.version)
-            record.changed = stat.mzxid
+            try:
+                record.state = StateZnode.decode(name, number, data, stat.version)
+            except BadZnode as error:
+                state.topics.pop(name, None)
+                state.unreadable[name] = str(error)
 
 
 async def _load_broker_configs(store: IMetadataStore, state: ControllerState) -> None:
     entities = await store.children(BROKER_CONFIGS)
     paths = [ConfigZnode.broker_path(entity) for entity in entities]
     for entity, path, found in zip(entities, paths, await _get_all(store, paths), strict=True):
-        state.broker_configs[entity], state.broker_config_versions[entity] = _config(path, found)
+        try:
+            state.broker_configs[entity], state.broker_config_versions[entity] = _config(path, found)
+        except BadZnode as error:
+            _log.error("the settings of {entity} are left alone: {error}", entity=entity, error=error)
+            assert found is not None
+            state.broker_config_versions[entity] = found[1].version
+
+
+async def _load_lives(store: IMetadataStore, state: ControllerState) -> None:
+    [found] = await _get_all(store, [LIVES])
+    if found is not None:
+        data, stat = found
+        state.lives, state.lives_version = LivesZnode.decode(data), stat.version
 
 
 def _config(path: str, found: Found) -> tuple[dict[str, str], int]:

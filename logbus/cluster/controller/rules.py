@@ -5,8 +5,22 @@ What a topic's configuration says to those who elect leaders, and which replicas
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 
 from attrs import frozen
+
+
+class Standing(Enum):
+    """
+    What a broker can be to one of its partitions.
+
+    UP: it could lead. LEAVING: it is shutting down: it serves on, but is given nothing new. GONE: it is not alive, or
+    its log directory failed.
+    """
+
+    UP = "up"
+    LEAVING = "leaving"
+    GONE = "gone"
 
 
 @frozen

@@ -22,7 +22,10 @@ from twisted.python.failure import Failure
 from logbus.cluster.controller.candidacy import Candidate, Elected
 from logbus.cluster.controller.fence import Deposed, Fence
 from logbus.cluster.controller.rules import RulesFor
-from logbus.cluster.controller.tenure import Delivery, Tenure
+from logbus.cluster.controller.sending import Announcer, Delivery
+from logbus.cluster.controller.tally import Tally
+from logbus.cluster.controller.tenure import Tenure
+from logbus.cluster.controller.topicwork import announce_deletion, finish_deletion
 from logbus.cluster.icluster import ReceiverFor
 from logbus.cluster.metadata import BrokerImage, ClusterMetadata
 from logbus.errors import ApiError, ErrorCode
@@ -56,6 +59,7 @@ class Controller:
     :ivar receiver_for: how to reach a broker of that image (itself included).
     :ivar rules_for: what a topic's overrides say, laid over the defaults.
     :ivar tenure: None while another broker holds office, or nobody knows.
+    :ivar tally: what is counted of its work.
     """
 
     store: IMetadataStore
@@ -67,6 +71,7 @@ class Controller:
     clock: IReactorTime
     wall_clock: Callable[[], float]
     tenure: Tenure | None = field(default=None, init=False)
+    tally: Tally = field(factory=Tally, init=False)
     _queue: deque[Callable[[], Awaitable[None]]] = field(factory=deque, init=False)
     _serving: bool = field(default=False, init=False)
     _connections: int = field(default=0, init=False)
@@ -151,7 +156,7 @@ class Controller:
 
         async def run() -> None:
             await begun.wait()
-            await self.submit(lambda tenure: tenure.finish_deletion(names))
+            await self.submit(lambda tenure: finish_deletion(tenure, names))
 
         return Deferred.fromCoroutine(run())
 
@@ -206,10 +211,10 @@ class Controller:
             self.broker_id,
             elected.epoch,
             Fence(self.store, elected.token),
-            self.receiver_for,
+            Announcer(self.broker_id, elected.epoch, self.receiver_for, self.report_failed),
             self.rules_for,
             self._brokers_moved,
-            self.report_failed,
+            self.tally,
         )
         connections = self._connections
         try:
@@ -217,14 +222,14 @@ class Controller:
             if self.store.state is not SessionState.CONNECTED or self._connections != connections:
                 raise ConnectionLost("the session broke while the controller took office")
         except BaseException:
-            tenure.over = True
+            tenure.announcer.over = True
             raise
         self._leave_office()
         self.tenure = tenure
         self._show_controller(self.broker_id)
         unfinished = [name for name, topic in tenure.state.topics.items() if topic.deleting]
         if unfinished:
-            self.end_deletion(unfinished, tenure.announce_deletion(unfinished)).addErrback(
+            self.end_deletion(unfinished, announce_deletion(tenure, unfinished)).addErrback(
                 lambda failure: self._log.info("deletion goes on later: {error}", error=failure.value)
             )
 
@@ -232,7 +237,7 @@ class Controller:
         """Be the controller no more, as far as we can tell; the tenure that ended, if there was one."""
         tenure, self.tenure = self.tenure, None
         if tenure is not None:
-            tenure.over = True
+            tenure.announcer.over = True
         return tenure
 
     async def _as_controller(self, run: Callable[[Tenure], Awaitable[None]]) -> None:

@@ -14,7 +14,9 @@ from uuid import UUID
 from attrs import define, field
 
 from logbus.cluster.announcement import NO_OVERRIDES
+from logbus.cluster.controller.rules import Standing
 from logbus.cluster.images import BrokerImage
+from logbus.metastore.znodes import Life
 from logbus.model import LeaderAndIsr, TopicPartition
 
 ABSENT = -1
@@ -51,13 +53,30 @@ class PartitionRecord:
     """
     One partition as it is in the metadata store.
 
+    :ivar replicas: all of them, the preferred leader first; while it is reassigned those that it is to have come first.
+    :ivar adding: those of ``replicas`` that a reassignment adds; ``removing``: those that it takes away at its end.
     :ivar state: None before the first election.
-    :ivar changed: the transaction that wrote ``state``: a leader registered later than that has restarted since.
     """
 
     replicas: tuple[int, ...]
     state: LeaderAndIsr | None = None
-    changed: int = 0
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def reassigning(self) -> bool:
+        """Whether it is on its way to other replicas."""
+        return bool(self.adding or self.removing)
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas that it is to have once nothing is under way."""
+        return tuple(one for one in self.replicas if one not in self.removing)
+
+    @property
+    def origin(self) -> tuple[int, ...]:
+        """The replicas that it had before a reassignment."""
+        return tuple(one for one in self.replicas if one not in self.adding)
 
 
 @define(eq=False)
@@ -86,12 +105,19 @@ class ControllerState:
 
     :ivar brokers: those that live, by id.
     :ivar failed: replicas on living brokers whose log directory failed, by broker.
+    :ivar leaving: brokers that are shutting down; they stay so until they register again.
+    :ivar lives: the lives of brokers that were taken note of; ``lives_version``: of the node that keeps them.
+    :ivar unreadable: topics whose nodes cannot be read, with the reason: they are left alone.
     :ivar broker_configs: overrides by entity (broker id or ``<default>``); ``broker_config_versions``: of their nodes.
     """
 
     brokers: dict[int, BrokerImage] = field(factory=dict)
     topics: dict[str, TopicRecord] = field(factory=dict)
     failed: dict[int, set[TopicPartition]] = field(factory=dict)
+    leaving: set[int] = field(factory=set)
+    lives: dict[int, Life] = field(factory=dict)
+    lives_version: int = ABSENT
+    unreadable: dict[str, str] = field(factory=dict)
     broker_configs: dict[str, Mapping[str, str]] = field(factory=dict)
     broker_config_versions: dict[str, int] = field(factory=dict)
 
@@ -106,9 +132,11 @@ class ControllerState:
                 for number in range(len(topic.partitions)):
                     yield TopicPartition(topic.name, number)
 
-    def serves(self, broker_id: int, name: TopicPartition) -> bool:
-        """Whether a replica could lead: its broker lives and its log directory works."""
-        return broker_id in self.brokers and name not in self.failed.get(broker_id, ())
+    def standing(self, broker_id: int, name: TopicPartition) -> Standing:
+        """What a broker can be to one of its partitions."""
+        if broker_id not in self.brokers or name in self.failed.get(broker_id, ()):
+            return Standing.GONE
+        return Standing.LEAVING if broker_id in self.leaving else Standing.UP
 
     def partition_phase(self, name: TopicPartition) -> PartitionPhase:
         """See :class:`PartitionPhase`."""
@@ -117,17 +145,31 @@ class ControllerState:
             return PartitionPhase.DELETED
         if record.state is None:
             return PartitionPhase.NEW
-        return PartitionPhase.ONLINE if self.serves(record.state.leader, name) else PartitionPhase.OFFLINE
+        gone = self.standing(record.state.leader, name) is Standing.GONE
+        return PartitionPhase.OFFLINE if gone else PartitionPhase.ONLINE
 
     def replica_phase(self, broker_id: int, name: TopicPartition) -> ReplicaPhase:
         """See :class:`ReplicaPhase`."""
         if self.topics[name.topic].deleting:
             return ReplicaPhase.DELETED
-        return ReplicaPhase.ONLINE if self.serves(broker_id, name) else ReplicaPhase.OFFLINE
+        return ReplicaPhase.OFFLINE if self.standing(broker_id, name) is Standing.GONE else ReplicaPhase.ONLINE
 
-    def restarted(self, name: TopicPartition) -> bool:
-        """Whether the leader has begun a new life since it was elected: its log may have lost its end."""
-        record = self.partition(name)
-        if record.state is None or record.state.leader not in self.brokers:
-            return False
-        return self.brokers[record.state.leader].epoch > record.changed
+    def come(self) -> dict[int, BrokerImage]:
+        """Brokers alive whose life was not taken note of yet."""
+        return {
+            number: broker
+            for number, broker in self.brokers.items()
+            if number not in self.lives or self.lives[number].epoch != broker.epoch
+        }
+
+    def lost(self, come: Mapping[int, BrokerImage]) -> frozenset[int]:
+        """
+        Those among ``come`` that are back without some of what they had: a registration says it of a process, and is
+        repeated when only a session was replaced.
+        """
+        return frozenset(
+            number
+            for number, broker in come.items()
+            if (broker.unsynced_lost or broker.logs_lost)
+            and (number not in self.lives or self.lives[number].incarnation != broker.incarnation)
+        )

@@ -162,6 +162,7 @@ class AnnouncementBody:
     topics: list[AnnouncedTopic]
     configs: list[AnnouncedSettings]
     broker_configs: list[AnnouncedSettings]
+    unreadable: list[String]
 
 
 @struct

@@ -12,7 +12,7 @@ from logbus.cluster.controller.fence import Deposed
 from logbus.cluster.topics import NewTopic
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.imetastore import Create
-from logbus.metastore.znodes import BadZnode, StateZnode
+from logbus.metastore.znodes import StateZnode
 from logbus.model import LeaderAndIsr, TopicPartition
 from tests.cluster.control import Cluster, Node, RecordingHost
 
@@ -123,16 +123,42 @@ class LoneBrokerTests(ControllerCase):
         self.assertEqual(self.seen(again, TopicPartition("t", 1)), LeaderAndIsr(0, 0, (0,), 2, 0))
         self.assertEqual(tree.children("/brokers/topics/t/partitions"), ["0", "1"])
 
-    def test_a_node_that_cannot_be_read(self) -> None:
-        """Starting fails with the node's name, instead of going on with half of the cluster."""
-        node = self.cluster.node()
-        self.successResultOf(node.store.open())
-        self.successResultOf(node.store.create("/brokers"))
-        self.successResultOf(node.store.create("/brokers/topics"))
-        self.successResultOf(node.store.create("/brokers/topics/t", b'{"version":9}'))
-        failure = self.failureResultOf(Deferred.fromCoroutine(node.start()), BadZnode)
-        self.assertIn("/brokers/topics/t has version 9", str(failure.value))
-        self.flushLoggedErrors(BadZnode)
+    def test_nodes_that_cannot_be_read(self) -> None:
+        """
+        A topic that cannot be read is named in the log and left alone, with its logs; so are foreign brokers; all
+        others are served, and nobody can make a topic of that name.
+        """
+        node = self.cluster.started()
+        for name in ("t", "u", "v", "w"):
+            self.create(node, [0], name=name)
+        tree = self.cluster.ensemble.tree
+        for path, data in (
+            ("/brokers/topics/t", b'{"version":9}'),
+            (StateZnode.path("u", 0), b"\xff"),
+            ("/config/topics/v", b"[]"),
+        ):
+            self.successResultOf(node.store.set(path, data))
+        self.successResultOf(node.store.create("/brokers/topics/no name", b""))
+        self.successResultOf(node.store.create("/brokers/ids/x", b""))
+        self.successResultOf(node.store.create("/brokers/ids/7", b"{}"))
+        before = tree.get("/brokers/topics/t")
+        tenure = node.controller.tenure
+        node.store.suspend()
+        node.store.resume()
+        self.assertIsNot(node.controller.tenure, tenure)
+        again = node.controller.tenure
+        assert again is not None
+        self.assertEqual(sorted(again.state.topics), ["w"])
+        self.assertIn("/brokers/topics/t has version 9", again.state.unreadable["t"])
+        self.assertEqual(sorted(again.state.unreadable), ["no name", "t", "u", "v"])
+        self.assertEqual(sorted(again.state.brokers), [0])
+        self.assertEqual(sorted(node.metadata.topics), ["t", "u", "v", "w"])
+        self.assertNotIn("remove", [what for what, _ in node.host.log])
+        [refused] = self.successResultOf(node.admin.create_topics([NewTopic("t")]))
+        assert isinstance(refused, ApiError)
+        self.assertEqual(refused.code, ErrorCode.TOPIC_ALREADY_EXISTS)
+        self.assertEqual(tree.get("/brokers/topics/t"), before)
+        self.create(node, [0], name="x")
 
     def test_what_does_not_fit_is_read_again(self) -> None:
         """When the tree is not as we believe, the client is told, and a new tenure begins by reading it."""
@@ -383,5 +409,5 @@ class ClusterTests(ControllerCase):
         self.nodes[0].store.expire()
         before = self.seen(self.nodes[2])
         tenure.state.partition(T0).state = LeaderAndIsr(0, 99, (0,), 1, 99)
-        tenure._announce(Batch(partitions=frozenset([T0])))
+        tenure.announcer.announce(Batch(partitions=frozenset([T0])))
         self.assertEqual(self.seen(self.nodes[2]), before)

@@ -1,0 +1,113 @@
+"""
+Announcements on their way: one receiver for each life of each broker, and who waits for them to be applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from attrs import define, field, frozen
+from twisted.internet.defer import Deferred, gatherResults
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.cluster.controller.announcements import Batch, changes, everything
+from logbus.cluster.controller.state import ControllerState
+from logbus.cluster.icluster import Announcement, IAnnouncementReceiver, PartitionErrors, ReceiverFor
+from logbus.cluster.images import BrokerImage
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
+
+ReplicasFailed = Callable[[BrokerImage, frozenset[TopicPartition]], object]
+
+
+@frozen
+class Delivery:
+    """Announcements on their way."""
+
+    _done: Deferred[PartitionErrors]
+
+    def wait(self) -> Deferred[PartitionErrors]:
+        """
+        Fires once all brokers alive have heard, with the partitions that somebody could not bring up; never fails.
+        """
+        waiting: Deferred[PartitionErrors] = Deferred()
+
+        def heard(errors: PartitionErrors) -> PartitionErrors:
+            waiting.callback(errors)
+            return errors
+
+        self._done.addCallback(heard)
+        return waiting
+
+
+@define(eq=False)
+class Announcer:
+    """
+    Tells the brokers what one tenure decides.
+
+    :ivar receiver_for: how to reach a broker.
+    :ivar replicas_failed: told when a broker answers that it cannot bring up some of its replicas.
+    :ivar over: nothing is to be said in the tenure's name any more.
+    """
+
+    broker_id: int
+    epoch: int
+    receiver_for: ReceiverFor
+    replicas_failed: ReplicasFailed
+    state: ControllerState = field(factory=ControllerState)
+    over: bool = field(default=False, init=False)
+    _receivers: dict[int, tuple[int, IAnnouncementReceiver]] = field(factory=dict, init=False)
+    _log = Logger()
+
+    def announce(self, batch: Batch, new: Mapping[int, BrokerImage] | None = None) -> Delivery:
+        """
+        Tell the brokers what changed.
+
+        :param new: those that know nothing yet: they are told everything.
+        """
+        announcements = dict(changes(self.state, batch, self.broker_id, self.epoch))
+        if new:
+            announcements.update(everything(self.state, new.values(), self.broker_id, self.epoch))
+        for number in self._receivers.keys() - self.state.brokers.keys():
+            del self._receivers[number]
+        answers = gatherResults(
+            [self._send(self.state.brokers[number], announcement) for number, announcement in announcements.items()]
+        )
+        return Delivery(answers.addCallback(lambda all: {name: error for one in all for name, error in one.items()}))
+
+    def everything_for(self, broker: BrokerImage) -> Announcement | None:
+        """All there is, for a broker that may have missed something; None if it is gone, or the tenure over."""
+        if self.over or not self._lives(broker):
+            return None
+        return everything(self.state, [broker], self.broker_id, self.epoch)[broker.broker_id]
+
+    def _lives(self, broker: BrokerImage) -> bool:
+        known = self.state.brokers.get(broker.broker_id)
+        return known is not None and known.epoch == broker.epoch
+
+    def _send(self, broker: BrokerImage, announcement: Announcement) -> Deferred[PartitionErrors]:
+        epoch, receiver = self._receivers.get(broker.broker_id, (None, None))
+        if receiver is None or epoch != broker.epoch:
+            receiver = self.receiver_for(broker, partial(self.everything_for, broker))
+            self._receivers[broker.broker_id] = (broker.epoch, receiver)
+
+        def answered(errors: PartitionErrors) -> PartitionErrors:
+            if errors:
+                self.replicas_failed(broker, frozenset(errors))
+            return errors
+
+        def failed(failure: Failure) -> PartitionErrors:
+            if not self._lives(broker):
+                return {}  # Nobody waits for a broker that is gone: it hears everything when it is back.
+            if failure.check(ApiError) is not None:
+                self._log.warn("broker {broker} refused: {error}", broker=broker.broker_id, error=failure.value)
+            else:
+                self._log.failure("broker {broker} did not apply an announcement", failure, broker=broker.broker_id)
+            error = ApiError(ErrorCode.REQUEST_TIMED_OUT, f"broker {broker.broker_id} has not heard of it yet")
+            return {
+                state.topic_partition: error for state in announcement.partitions if broker.broker_id in state.replicas
+            }
+
+        return receiver.apply(announcement).addCallbacks(answered, failed)

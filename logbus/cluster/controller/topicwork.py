@@ -1,0 +1,158 @@
+"""
+What a controller does to topics: make, enlarge, configure and delete them. Each function runs on its queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import evolve
+from twisted.logger import Logger
+
+from logbus.cluster.controller.announcements import Batch
+from logbus.cluster.controller.sending import Delivery
+from logbus.cluster.controller.state import ABSENT, PartitionRecord, TopicRecord
+from logbus.cluster.controller.tenure import Tenure
+from logbus.cluster.icluster import DeletedTopic
+from logbus.metastore.imetastore import Create, Delete, NoNode, Op, Set
+from logbus.metastore.znodes import Assignment, ConfigZnode, DeletedTopicZnode, TopicZnode
+from logbus.model import TopicPartition
+
+_log = Logger(namespace="logbus.cluster.controller")
+
+
+async def create(tenure: Tenure, topics: Sequence[TopicRecord]) -> Delivery:
+    """Make topics that do not exist; their partitions are elected in the same transactions."""
+    groups: list[Sequence[Op]] = []
+    created: set[TopicPartition] = set()
+    for topic in topics:
+        groups.append(
+            (
+                Create(ConfigZnode.topic_path(topic.name), ConfigZnode.encode(topic.overrides)),
+                Create(TopicZnode.path(topic.name), TopicZnode.encode(assignment_of(topic))),
+                Create(TopicZnode.partitions_path(topic.name)),
+            )
+        )
+        topic.config_version = 0
+        created.update(TopicPartition(topic.name, number) for number in range(len(topic.partitions)))
+    return await _write_new(tenure, topics, groups, created)
+
+
+async def grow(tenure: Tenure, grown: Sequence[tuple[TopicRecord, Sequence[tuple[int, ...]]]]) -> Delivery:
+    """Give topics more partitions, with these replicas."""
+    groups: list[Sequence[Op]] = []
+    created: set[TopicPartition] = set()
+    topics = []
+    for topic, added in grown:
+        records = [*topic.partitions, *(PartitionRecord(replicas) for replicas in added)]
+        larger = evolve(topic, partitions=records, version=topic.version + 1)
+        groups.append((Set(TopicZnode.path(topic.name), TopicZnode.encode(assignment_of(larger)), topic.version),))
+        created.update(TopicPartition(topic.name, n) for n in range(len(topic.partitions), len(records)))
+        topics.append(larger)
+    return await _write_new(tenure, topics, groups, created)
+
+
+async def _write_new(
+    tenure: Tenure, topics: Sequence[TopicRecord], groups: list[Sequence[Op]], created: set[TopicPartition]
+) -> Delivery:
+    known = tenure.state.topics
+    before = {topic.name: known.get(topic.name) for topic in topics}
+    known.update((topic.name, topic) for topic in topics)
+    try:
+        await tenure.elect(sorted(created), first=groups)
+    except BaseException:
+        for name, topic in before.items():
+            if topic is None:
+                del known[name]
+            else:
+                known[name] = topic
+        raise
+    return tenure.announcer.announce(Batch(partitions=frozenset(created), created=frozenset(created)))
+
+
+async def configure_topics(tenure: Tenure, overrides: Mapping[str, Mapping[str, str]]) -> Delivery:
+    """Replace topics' overrides."""
+    state = tenure.state
+    await tenure.fence.write(
+        (_put_config(ConfigZnode.topic_path(name), values, state.topics[name].config_version),)
+        for name, values in overrides.items()
+    )
+    for name, values in overrides.items():
+        state.topics[name].overrides = dict(values)
+        state.topics[name].config_version += 1
+    # A topic may allow unclean election now: what was offline for want of it is due.
+    names = [
+        TopicPartition(name, number)
+        for name in overrides
+        if not state.topics[name].deleting
+        for number in range(len(state.topics[name].partitions))
+    ]
+    return await tenure.settle(names, Batch(configs=frozenset(overrides)))
+
+
+async def configure_broker(tenure: Tenure, entity: str, overrides: Mapping[str, str]) -> Delivery:
+    """Replace the overrides of a broker, or of all brokers (``<default>``)."""
+    state = tenure.state
+    version = state.broker_config_versions.get(entity, ABSENT)
+    await tenure.fence.write([(_put_config(ConfigZnode.broker_path(entity), overrides, version),)])
+    state.broker_configs[entity] = dict(overrides)
+    state.broker_config_versions[entity] = version + 1
+    return tenure.announcer.announce(Batch(broker_configs=frozenset([entity])))
+
+
+async def begin_deletion(tenure: Tenure, names: Sequence[str]) -> Delivery:
+    """Mark topics, so that their deletion survives us, and have the brokers give up their logs."""
+    await tenure.fence.write((Create(DeletedTopicZnode.path(name)),) for name in names)
+    for name in names:
+        tenure.state.topics[name].deleting = True
+    return announce_deletion(tenure, names)
+
+
+def announce_deletion(tenure: Tenure, names: Sequence[str]) -> Delivery:
+    """Tell the brokers alive; those that are not will find the topics gone."""
+    topics = [tenure.state.topics[name] for name in names]
+    deleted = tuple(DeletedTopic(topic.name, topic.topic_id, len(topic.partitions)) for topic in topics)
+    return tenure.announcer.announce(Batch(deleted=deleted))
+
+
+async def finish_deletion(tenure: Tenure, names: Sequence[str]) -> None:
+    """Remove what is left of topics whose logs are gone; the mark last, so that we begin again if we fail."""
+    store, state = tenure.fence.store, tenure.state
+    for name in names:
+        topic = state.topics.get(name)
+        if topic is None or not topic.deleting:
+            continue  # Finished already, and perhaps made anew.
+        groups: list[Sequence[Op]] = []
+        parent = TopicZnode.partitions_path(name)
+        try:
+            numbers = await store.children(parent)
+        except NoNode:
+            numbers = []
+        else:
+            groups += [(Delete(f"{parent}/{number}/state"), Delete(f"{parent}/{number}")) for number in numbers]
+        # What an earlier attempt removed already is left out.
+        last = [
+            path
+            for path in (parent, TopicZnode.path(name), ConfigZnode.topic_path(name), DeletedTopicZnode.path(name))
+            if await store.exists(path) is not None
+        ]
+        await tenure.fence.write([*groups, [Delete(path) for path in last]])
+        state.topics.pop(name, None)
+        for failed in state.failed.values():
+            failed.difference_update([one for one in failed if one.topic == name])
+        _log.info("topic {topic} was deleted", topic=name)
+
+
+def assignment_of(topic: TopicRecord) -> Assignment:
+    """What a topic's node holds."""
+    return Assignment(
+        topic.topic_id,
+        tuple(record.replicas for record in topic.partitions),
+        {number: record.adding for number, record in enumerate(topic.partitions) if record.adding},
+        {number: record.removing for number, record in enumerate(topic.partitions) if record.removing},
+    )
+
+
+def _put_config(path: str, overrides: Mapping[str, str], version: int) -> Op:
+    data = ConfigZnode.encode(overrides)
+    return Create(path, data) if version == ABSENT else Set(path, data, version)

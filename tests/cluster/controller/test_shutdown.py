@@ -1,0 +1,180 @@
+"""Brokers that say goodbye, brokers that come back with less, and what a change of brokers costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from logbus.cluster.topics import NewTopic
+from logbus.errors import ApiError, ErrorCode
+from logbus.metastore.imetastore import Op
+from logbus.metastore.memory import MemoryEnsemble
+from logbus.model import LeaderAndIsr, TopicPartition
+from tests.cluster.control import Node
+from tests.cluster.controller.test_service import T0, ControllerCase
+
+
+class ThreeBrokers(ControllerCase):
+    """Three of them, the first of which is the controller."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.nodes = [self.cluster.started(number) for number in range(3)]
+
+    def shut_down(self, broker: int) -> Deferred[Sequence[TopicPartition]]:
+        """Ask the controller as a broker that is about to stop."""
+        epoch = self.nodes[broker].membership.epoch
+        return self.nodes[0].controller.submit(lambda tenure: tenure.shut_down(broker, epoch))
+
+    def written(self) -> list[Sequence[Op]]:
+        """Every transaction from now on."""
+        transactions: list[Sequence[Op]] = []
+        apply = MemoryEnsemble.apply
+
+        def noted(ensemble: MemoryEnsemble, ops: Sequence[Op], session_id: int) -> Any:
+            transactions.append(ops)
+            return apply(ensemble, ops, session_id)
+
+        self.patch(MemoryEnsemble, "apply", noted)
+        return transactions
+
+
+class ShutDownTests(ThreeBrokers):
+    """Controlled shutdown."""
+
+    def test_leaders_move(self) -> None:
+        """Others take over, in a new epoch, before the broker is gone; it leaves the in-sync replicas everywhere."""
+        self.create(self.nodes[0], [1, 2, 0], [2, 1, 0])
+        self.assertEqual(self.successResultOf(self.shut_down(1)), [])
+        self.assertEqual(self.seen(self.nodes[1]), LeaderAndIsr(2, 1, (2, 0), 1, 1))
+        self.assertEqual(self.seen(self.nodes[1], TopicPartition("t", 1)), LeaderAndIsr(2, 0, (2, 0), 1, 1))
+        self.assertEqual(sorted(self.nodes[0].metadata.brokers), [0, 1, 2])
+
+    def test_nobody_else(self) -> None:
+        """What nobody else could lead stays, and is named; asked again the answer is the same."""
+        self.create(self.nodes[0], [1])
+        self.create(self.nodes[0], [1, 2], name="u")
+        self.assertEqual(self.successResultOf(self.shut_down(1)), [T0])
+        self.assertEqual(self.successResultOf(self.shut_down(1)), [T0])
+        self.assertEqual(self.seen(self.nodes[1]), LeaderAndIsr(1, 0, (1,), 1, 0))
+
+    def test_nothing_new(self) -> None:
+        """A broker that shuts down leads nothing that is made or moves meanwhile, until it registers again."""
+        self.successResultOf(self.shut_down(1))
+        self.create(self.nodes[0], [1, 2], [2, 1])
+        self.assertEqual(self.seen(self.nodes[0]), LeaderAndIsr(2, 0, (2,), 1, 0))
+        self.nodes[2].crash()
+        self.assertEqual(self.seen(self.nodes[0]).leader, -1)
+        self.nodes[1].crash()
+        again = self.cluster.started(1)
+        self.create(self.nodes[0], [1], name="u")
+        self.assertEqual(self.seen(again, TopicPartition("u", 0)).leader, 1)
+
+    def test_a_former_life(self) -> None:
+        """Only the broker that lives now can say that it stops."""
+        answer = self.nodes[0].controller.submit(lambda tenure: tenure.shut_down(1, 1))
+        self.assertEqual(self.failureResultOf(answer, ApiError).value.code, ErrorCode.STALE_BROKER_EPOCH)
+        self.create(self.nodes[0], [1])
+        self.assertEqual(self.seen(self.nodes[0]).leader, 1)
+
+
+class CostTests(ThreeBrokers):
+    """Thousands of partitions in few transactions."""
+
+    def make(self, partitions: int) -> None:
+        """Topics of a hundred partitions each, all led by broker 1."""
+        for number in range(partitions // 100):
+            assignment = [[1, 2, 0]] * 100
+            [outcome] = self.successResultOf(
+                self.nodes[0].admin.create_topics([NewTopic(f"t{number}", assignment=assignment)])
+            )
+            self.assertNotIsInstance(outcome, ApiError)
+
+    def led(self, node: Node, by: int) -> int:
+        """How many partitions a broker leads, as another knows it."""
+        return sum(image.leader == by for topic in node.metadata.topics.values() for image in topic.partitions)
+
+    def test_a_thousand_leaders(self) -> None:
+        """They move in one transaction, and everybody hears of them in one announcement."""
+        self.make(1000)
+        transactions = self.written()
+        before = len(self.nodes[2].host.log)
+        self.assertEqual(self.successResultOf(self.shut_down(1)), [])
+        self.assertEqual([len(ops) for ops in transactions], [1001])
+        self.assertEqual(self.led(self.nodes[1], 2), 1000)
+        self.assertEqual(len(self.nodes[2].host.log), before + 1)
+
+    def test_a_broker_dies(self) -> None:
+        """So they do when it dies."""
+        self.make(1000)
+        transactions = self.written()
+        self.nodes[1].crash()
+        elections = [ops for ops in transactions if len(ops) > 10]
+        self.assertEqual(len(elections), 1)
+        self.assertEqual(self.led(self.nodes[2], 2), 1000)
+
+    def test_the_controller_dies(self) -> None:
+        """A new controller writes what changed, not what there is: nothing of partitions that nobody lost."""
+        self.make(1000)
+        self.create(self.nodes[0], [0, 1], name="u")
+        transactions = self.written()
+        self.nodes[0].crash()
+        changed = sum(len(ops) - 1 for ops in transactions if len(ops) > 2)
+        # Everybody's in-sync replicas shrink; leaders change for one partition.
+        self.assertLessEqual(changed, 1010)
+        self.assertEqual(self.seen(self.nodes[1], TopicPartition("u", 0)).leader, 1)
+        self.assertLessEqual(len(transactions), 8)
+
+
+class LossTests(ThreeBrokers):
+    """Brokers that come back without some of what they had."""
+
+    def back(self, broker: int, **said: bool) -> Node:
+        """Another life of a broker, with what it says of its disks."""
+        node = self.cluster.node(broker)
+        registration = node.membership.registration
+        for name, value in said.items():
+            object.__setattr__(registration, name, value)
+        self.successResultOf(Deferred.fromCoroutine(node.start()))
+        return node
+
+    def test_not_synced(self) -> None:
+        """It does not lead where another may have what it lost; where records are synced first it lost nothing."""
+        self.create(self.nodes[0], [1, 2], configs={"flush.before.ack": "false"})
+        self.create(self.nodes[0], [1, 2], name="u")
+        self.nodes[2].crash()
+        self.nodes[1].crash()
+        self.back(1, unsynced_lost=True)
+        self.assertEqual(self.seen(self.nodes[0]).leader, 1, "it was the only one in sync")
+        self.assertEqual(self.seen(self.nodes[0], TopicPartition("u", 0)).leader, 1)
+
+    def test_another_may_have_it(self) -> None:
+        """While the other is away the partition waits for it."""
+        self.create(self.nodes[0], [1, 2], configs={"flush.before.ack": "false", "min.insync.replicas": "2"})
+        self.nodes[2].crash()
+        self.nodes[1].crash()
+        self.assertEqual(self.seen(self.nodes[0]), LeaderAndIsr(-1, 1, (1,), 1, 2, (2,)))
+        self.back(1, unsynced_lost=True)
+        self.assertEqual(self.seen(self.nodes[0]), LeaderAndIsr(-1, 1, (2,), 1, 3))
+        self.cluster.started(2)
+        self.assertEqual(self.seen(self.nodes[0]).leader, 2)
+
+    def test_noticed_by_the_next_controller(self) -> None:
+        """A broker that restarted while there was no controller is found out, once."""
+        self.create(self.nodes[0], [1, 2], configs={"flush.before.ack": "false"})
+        for node in self.nodes:
+            node.store.suspend()
+        self.nodes[0].store.expire()
+        self.nodes[1].store.expire()
+        self.cluster.ensemble.clients.remove(self.nodes[1].store)
+        again = self.back(1, unsynced_lost=True)
+        self.assertEqual(again.controller.tenure is not None, True)
+        state = self.stored()
+        self.assertEqual((state.leader, state.isr), (2, (2,)))
+        for number in range(2):
+            epoch = self.controller_epoch()
+            again.store.expire()
+            self.assertEqual(self.controller_epoch(), epoch + 1, number)
+        self.assertEqual(self.stored().isr, (2,))
