@@ -31,7 +31,7 @@ from logbus.net.sendfile import StreamCarrier
 from logbus.records.slices import Parts
 from logbus.wire.connection import Request, ServerConnection
 from logbus.wire.framing import FrameBuffer
-from logbus.wire.repeats import Repeats, Run
+from logbus.wire.repeats import Refrain, Repeats, Run
 
 Answer: TypeAlias = Any
 """A response message, or ``bytes`` (a response body already encoded), or None: nothing is sent (acks=0)."""
@@ -99,6 +99,7 @@ class KafkaServerProtocol(Protocol):
         self._router = listener.router
         # Nobody, until there is a request that can be learned from.
         self._runs: RunRouter | None = None
+        self._refrain: Refrain | None = None
         self._budget = listener.budget
         self._carrier: ICarrier
         self._out: Parts = []
@@ -257,10 +258,11 @@ class KafkaServerProtocol(Protocol):
         try:
             while not self._stops:
                 if (runs := self._runs) is not None and not pending:
-                    run = repeats.take(frames, most - served, left)
+                    run = repeats.take(frames, self._refrain, most - served, left)
                     if run is not None:
                         served += len(run.batches)
                         left -= run.size
+                        self._refrain = run.refrain
                         context = self._known_as(run.refrain.client_id)
                         answers = runs(context, run)
                         self._out.append(answers)

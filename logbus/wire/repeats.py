@@ -38,7 +38,8 @@ MOST_KNOWN = 4096
 
 _FLEXIBLE = 9
 _LONGEST = 600
-_BEFORE_WORDS = 12
+_AFTER_ID = 8
+_BEFORE_WORDS = 4 + _AFTER_ID
 _NO_TAGS = bytes(3)
 # Length of the frame, API key and version, correlation id, length of the client id.
 _HEAD = Struct(">iIih")
@@ -53,6 +54,11 @@ class Refrain:
     Words that were said before.
 
     :ivar words: from the length of the client id to the partition's index.
+    :ivar tail: what follows the batch.
+    :ivar size: of the frame that was last measured.
+    :ivar head: the words and the batch's length in such a frame; None: there is no usual frame of that size.
+    :ivar before: bytes of such a frame in front of the batch, with its own length.
+    :ivar api: key and version of the API, as they are in the header.
     :ivar client_id: what the client calls itself.
     :ivar api_version: of Produce.
     :ivar topic: where the batches go; ``index`` is the partition's.
@@ -64,9 +70,13 @@ class Refrain:
         "_length",
         "_pack",
         "_tag",
+        "api",
         "api_version",
+        "before",
         "client_id",
+        "head",
         "index",
+        "size",
         "tail",
         "topic",
         "words",
@@ -76,9 +86,12 @@ class Refrain:
         self.words = words
         self.client_id = client_id
         self.api_version = api_version
+        self.api = PRODUCE << 16 | api_version
         self.topic = topic
         self.index = index
         self.tail = _NO_TAGS if api_version >= _FLEXIBLE else b""
+        self.size = self.before = 0
+        self.head: bytes | None = None
         # All answers are alike but for three numbers in a row: where they are is seen by spelling two.
         zeros, ones = (self._answer(number) for number in (0, -1))
         at = next(i for i, (zero, one) in enumerate(zip(zeros, ones, strict=True)) if zero != one)
@@ -94,16 +107,17 @@ class Refrain:
         message = ProduceResponse(responses=[TopicProduceResponse(name=self.topic, partition_responses=[answer])])
         return joined(encode(message, self.api_version))
 
-    def head(self, size: int) -> bytes | None:
-        """What is between correlation id and batch in a frame of ``size`` bytes; None: no such frame is usual."""
-        rest = size - _BEFORE_WORDS + 4 - len(self.words) - len(self.tail)
-        if not self.tail:
-            return self.words + _pack_length(rest - 4) if rest > 4 else None
-        for width in range(1, 6):
-            length = uvarint(rest - width + 1) if rest > width else b""
-            if len(length) == width:
-                return self.words + length
-        return None
+    def measure(self, size: int) -> None:
+        """Know where the batch is in a frame of ``size`` bytes. What else there is in it is told by :attr:`head`."""
+        self.size = size
+        rest = size - _AFTER_ID - len(self.words) - len(self.tail)
+        width = 4 if not self.tail else next((n for n in range(1, 6) if len(uvarint(max(rest - n, 0) + 1)) == n), 0)
+        batch = rest - width
+        if batch <= 0 or not width:
+            self.head = None
+            return
+        self.head = self.words + (uvarint(batch + 1) if self.tail else _pack_length(batch))
+        self.before = _BEFORE_WORDS + len(self.head)
 
     def written(self, correlation_id: int, base_offset: int, append_time: int, log_start_offset: int) -> bytes:
         """
@@ -169,7 +183,7 @@ class Repeats:
         # In front of the batch is its length.
         end = len(spelt) - len(data.records) - (len(_NO_TAGS) if flexible else 0)
         end -= len(uvarint(len(data.records) + 1)) if flexible else 4
-        words = spelt[_BEFORE_WORDS - 4 : end]
+        words = spelt[_AFTER_ID:end]
         if len(words) > _LONGEST:
             return False
         if len(self._known) >= MOST_KNOWN:
@@ -177,10 +191,11 @@ class Repeats:
         self._known[version, words] = Refrain(words, client_id, version, topic.name, data.index)
         return True
 
-    def take(self, frames: FrameBuffer, most: int, most_bytes: int) -> Run | None:
+    def take(self, frames: FrameBuffer, last: Refrain | None, most: int, most_bytes: int) -> Run | None:
         """
         Take the next requests out of the buffer as far as they are of one refrain; None if the next one is of none.
 
+        :param last: the refrain that is most likely.
         :param most: no more requests than that.
         :param most_bytes: with which one begins no further request.
         """
@@ -191,24 +206,23 @@ class Repeats:
         stop = start + 4 + size
         if stop > end or size > frames.limit:
             return None
-        refrain = self._find(buffer, start + _BEFORE_WORDS, stop, api, name)
-        if refrain is None:
-            return None
-        begun = start
-        tail = refrain.tail
+        words = start + _BEFORE_WORDS
+        if last is not None and api == last.api and buffer[words : words + len(last.words)] == last.words:
+            refrain = last
+        else:
+            found = self._find(buffer, words, stop, api, name)
+            if found is None:
+                return None
+            refrain = found
+        begun, api, tail = start, refrain.api, refrain.tail
         short = len(tail)
         ids: list[int] = []
         batches: list[memoryview] = []
-        same_size, before = -1, 0
-        head: bytes | None = None
         while True:
-            if size != same_size:
-                same_size, head = size, refrain.head(size)
-                if head is None:
-                    break
-                before = _BEFORE_WORDS + len(head)
-            at = start + before
-            if buffer[start + _BEFORE_WORDS : at] != head or buffer[stop - short : stop] != tail:
+            if size != refrain.size:
+                refrain.measure(size)
+            at = start + refrain.before
+            if buffer[start + _BEFORE_WORDS : at] != refrain.head or buffer[stop - short : stop] != tail:
                 break
             ids.append(correlation_id)
             batches.append(view[at : stop - short])
