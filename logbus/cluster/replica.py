@@ -284,7 +284,7 @@ class Replica:
         log, before = self.log, self.log.log_end_offset
         try:
             if data:
-                log.append_as_follower(data, self.partition.leader_epoch)
+                log.append_as_follower(data, self.partition.leader_epoch, log.config.compacted)
         finally:
             if self.partition.heard(leaders_high_watermark, log.log_end_offset) and self.watchers:
                 self._tell(_ENOUGH)

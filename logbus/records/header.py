@@ -158,6 +158,11 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
         raise DecodeError(f"{len(buf) - pos} bytes at {pos} are too few for a record batch header") from None
 
 
+def first_offset(buf: Buffer) -> int:
+    """Where the batches in ``buf`` begin, as its first eight bytes say; −1 of fewer bytes."""
+    return BASE_OFFSET.unpack_from(buf)[0] if len(buf) >= BASE_OFFSET.size else -1
+
+
 def iter_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
     """
     Hop over the whole batches in ``buf``, from ``pos`` on: position and header of each.

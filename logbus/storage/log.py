@@ -22,19 +22,18 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from logbus.config.topic import TopicConfig
-from logbus.errors import ApiError, DecodeError, ErrorCode
+from logbus.errors import ApiError, ErrorCode
 from logbus.model import NO_EPOCH, OffsetAndEpoch, TimestampOffset, TopicPartition
 from logbus.records.batch import (
     PREFIX_SIZE,
     BatchHeader,
-    batch_problem,
-    iter_batches,
     patched_prefix,
     rewrite_log_append_time,
 )
 from logbus.records.checksum import Buffer
 from logbus.records.slices import FileSlice
 from logbus.storage import lookup, shortening
+from logbus.storage.copying import append_from_leader
 from logbus.storage.epochs import EpochHistory
 from logbus.storage.files import FileCache
 from logbus.storage.flush import Durability
@@ -281,44 +280,26 @@ class Log:
 
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
-        segment = self._segment_for(header, last_offset, now_ms)
+        segment = self.segment_for(header, last_offset, now_ms)
         prefix = patched_prefix(header, base_offset, leader_epoch)
         segment.log.get().write(segment.size, (prefix, memoryview(data)[PREFIX_SIZE:]))
         self.wrote(segment, durability, (header,), base_offset, leader_epoch)
         return Appended(base_offset, last_offset, append_time, self.log_start_offset, header.length + 12)
 
-    def append_as_follower(self, data: Buffer, leader_epoch: int = MAX_EPOCH) -> int:
+    def append_as_follower(self, data: Buffer, leader_epoch: int = MAX_EPOCH, gaps: bool = True) -> int:
         """
         Append what the leader's log has behind ours: batches with their offsets and epochs as they are.
 
         :param data: whole batches; a partial one at the end is left out.
         :param leader_epoch: in which the leader leads: it has no batch of a later one.
+        :param gaps: whether offsets may be missing anywhere, as compaction leaves it; otherwise only where another
+            batch follows behind the gap.
         :returns: the log's new end.
         :raises ApiError: CORRUPT_MESSAGE: a batch is damaged, or does not lie behind the log's end. Batches before it
             were appended.
         :raises StorageError: the disk failed, and is offline.
         """
-        durability = self._durability or self.durability
-        view = memoryview(data)
-        now_ms = int(self.wall_clock() * 1000)
-        try:
-            for position, header in iter_batches(data):
-                self._check_from_leader(data, position, header)
-                segment = self._segment_for(header, header.last_offset, now_ms)
-                segment.log.get().write(segment.size, (view[position : position + header.size],))
-                self.wrote(segment, durability, (header,), header.base_offset, header.leader_epoch)
-        except DecodeError as error:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.partition}: from the leader: {error}") from error
-        return self.log_end_offset
-
-    def _check_from_leader(self, data: Buffer, position: int, header: BatchHeader) -> None:
-        problem = batch_problem(data, position, header)
-        if problem is None and header.base_offset < self.log_end_offset:
-            problem = f"base offset {header.base_offset} lies before the log's end {self.log_end_offset}"
-        if problem is not None:
-            raise ApiError(
-                ErrorCode.CORRUPT_MESSAGE, f"{self.partition}: batch at offset {header.base_offset}: {problem}"
-            )
+        return append_from_leader(self, data, leader_epoch, gaps)
 
     def wrote(
         self,
@@ -351,7 +332,7 @@ class Log:
         if end - self.flushed_end_offset >= config.flush_messages:
             durability.request()
 
-    def _segment_for(self, header: BatchHeader, last_offset: int, now_ms: int) -> Segment:
+    def segment_for(self, header: BatchHeader, last_offset: int, now_ms: int) -> Segment:
         """The active segment; a new one if the batch does not fit the current one, or that is too old."""
         segment = self.segments[-1]
         if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:

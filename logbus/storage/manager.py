@@ -334,11 +334,41 @@ class LogManager:
                 log.flushed_end_offset = min(log.flushed_end_offset, offset)
             if lower:
                 await directory.checkpoint_recovery_points()
+            given_up = [(log, offset) for log, offset in logs if offset < log.high_watermark]
+            for log, offset in given_up:
+                log.high_watermark = offset
+            if given_up:
+                # Otherwise it would be taken for true again after a restart, of what comes in the place of these.
+                await directory.checkpoint_high_watermarks()
             cut = [(log, offset) for log, offset in logs if offset < log.log_end_offset]
             for log, offset in cut:
                 log.truncate_to(offset)
             # Before anything is written in the place of what was there: a crash must not mix the two.
             await gatherResults([log.durability.flush() for log, _ in cut])
+
+    def restart(self, partition: TopicPartition, offset: int) -> Deferred[None]:
+        """
+        Drop all records of a log, which goes on at ``offset``: anywhere, also behind its end. Nothing may be appended
+        to it until this fires: then that is on stable storage.
+        """
+        return Deferred.fromCoroutine(self._restart(partition, offset))
+
+    async def _restart(self, partition: TopicPartition, offset: int) -> None:
+        log = self.get(partition)
+        if log is None:
+            return
+        with self.cleaner.paused([log]) as off:
+            await off
+            # First the records go, as in any truncation; then an empty log moves on.
+            start = log.log_start_offset
+            await self._cut({partition: min(offset, log.segments[0].base_offset)})
+            if offset != log.log_end_offset:
+                log.restart_at(offset)
+                await log.durability.flush()
+        if offset < start:
+            for directory in self.directories:
+                if directory.logs.get(partition) is log:
+                    await directory.checkpoint_start_offsets()
 
     def delete_records(self, partition: TopicPartition, offset: int) -> Deferred[int]:
         """

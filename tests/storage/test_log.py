@@ -266,9 +266,9 @@ class ReadTests(SynchronousTestCase):
     def test_gaps(self) -> None:
         """An offset that compaction removed gives the next one, in the next segment if need be."""
         log = self.log
-        log.append_as_follower(batch(b"z", base_offset=20))
+        log.append_as_follower(batch(b"z", base_offset=20, leader_epoch=0))
         log.roll()
-        log.append_as_follower(batch(b"z", base_offset=30))
+        log.append_as_follower(batch(b"z", base_offset=30, leader_epoch=0))
         self.assertEqual([self.offsets(offset)[0] for offset in (8, 19, 20, 21, 30)], [20, 20, 20, 30, 30])
         self.assertEqual(self.offsets(21, bound=25), [])
 

@@ -1,0 +1,449 @@
+"""
+The loop that fetches from one leader: ask, append, ask again.
+
+Everything an answer holds is appended before the loop asks again, in the reactor's turn in which it came: the records
+are looked at where they were received. What takes time concerns one partition at a time, which is left out of the
+fetches meanwhile: a truncation, a pause after an error, and, where the topic flushes before it acknowledges, a sync.
+A fetch from an offset says that all before it is here, so such a partition is asked for again from its synced end.
+
+Syncs are waited for a little, so that one fetch acknowledges what many partitions have synced; those that take longer
+hold up nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from attrs import define, field, frozen
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.error import ConnectError
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.cluster.fetchsession import FINAL_EPOCH, Ask, FetchSessionClient, Key
+from logbus.cluster.following import Followed, pause_after
+from logbus.cluster.truncation import Refuse, RestartAt, Step, TruncateTo, Wait, after_divergence, after_out_of_range
+from logbus.errors import ApiError, ErrorCode, LogbusError, StorageError, error_of
+from logbus.model import OffsetAndEpoch
+from logbus.net.channel import Channel
+from logbus.records.batch import first_offset
+from logbus.storage.manager import LogManager
+from logbus.timers import Timers
+from logbus.wire.messages.records import FetchRequest, FetchResponse, PartitionData, ReplicaState
+
+PATIENCE = 0.02
+"""Seconds that the next fetch waits for syncs, and that a leader may hold it back while some are under way."""
+
+ChannelFor = Callable[[int, str], Deferred[Channel]]
+"""Gives the connection to a broker for a purpose."""
+
+_SESSION_ERRORS = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+
+
+@frozen
+class FetchSettings:
+    """
+    How followers fetch (``replica.fetch.*``, ``replica.socket.timeout.ms``).
+
+    :ivar max_bytes: of one partition; ``response_max_bytes``: of an answer.
+    :ivar backoff: the longest pause after a failure, in seconds.
+    :ivar timeout: for an answer, in seconds, besides the time that the leader waits for records.
+    """
+
+    min_bytes: int = 1
+    wait_max_ms: int = 500
+    max_bytes: int = 1 << 20
+    response_max_bytes: int = 10 << 20
+    backoff: float = 1.0
+    timeout: float = 30.0
+
+
+@define(eq=False)
+class FetchCounters:
+    """
+    What became of fetches, since the start.
+
+    :ivar failed_fetches: as a whole; ``failed_partitions``: answers that were an error, or of no use.
+    :ivar corrupt_batches: that a leader sent, and that were not appended.
+    :ivar truncations: of logs; ``committed_cut``: those of them that took committed records, after unclean elections.
+    :ivar refused_truncations: that would have taken committed records without an unclean election.
+    """
+
+    fetches: int = 0
+    bytes: int = 0
+    records: int = 0
+    failed_fetches: int = 0
+    failed_partitions: int = 0
+    corrupt_batches: int = 0
+    truncations: int = 0
+    committed_cut: int = 0
+    refused_truncations: int = 0
+
+
+@define(eq=False)
+class LeaderFetch:
+    """
+    Fetches what one broker leads and this one follows.
+
+    :ivar leader: its broker id.
+    :ivar followed: by what the leader calls them.
+    :ivar failures: of fetches as a whole, in a row.
+    """
+
+    leader: int
+    broker_id: int
+    broker_epoch: Callable[[], int]
+    logs: LogManager
+    channel_for: ChannelFor
+    timers: Timers
+    settings: Callable[[], FetchSettings]
+    counters: FetchCounters
+    followed: dict[Key, Followed] = field(factory=dict, init=False)
+    failures: int = field(default=0, init=False)
+    problem: str = field(default="", init=False)
+    _session: FetchSessionClient = field(factory=FetchSessionClient, init=False)
+    _channel: Channel | None = field(default=None, init=False)
+    _wake: Deferred[None] | None = field(default=None, init=False)
+    _fresh_syncs: set[Followed] = field(factory=set, init=False)
+    _log = Logger()
+
+    # What is followed.
+
+    def add(self, followed: Followed) -> None:
+        """Fetch this one, too."""
+        self.followed[followed.key] = followed
+        self._ready(followed)
+
+    def remove(self, followed: Followed) -> Deferred[None]:
+        """Fetch it no more; fires once nothing of it is under way."""
+        if self.followed.get(followed.key) is followed:
+            del self.followed[followed.key]
+            self._session.drop(followed.key)
+        return followed.end()
+
+    def _ready(self, followed: Followed) -> None:
+        """Go on with a partition from its log's end, which must be synced first if the topic says so."""
+        if followed.ended or followed.is_cutting or followed.is_flushing:
+            return
+        followed.pause = None
+        try:
+            if not followed.is_synced:
+                self._sync(followed)
+                return
+            ask = followed.ask()
+        except (ApiError, StorageError) as e:
+            self._later(followed, str(e))
+            return
+        self._session.want(followed.key, ask)
+        self._woken()
+
+    def _sync(self, followed: Followed) -> None:
+        self._session.drop(followed.key)
+        followed.is_flushing = True
+        self._fresh_syncs.add(followed)
+
+        def over() -> None:
+            followed.is_flushing = False
+            self._fresh_syncs.discard(followed)
+
+        def synced(_: object) -> None:
+            over()
+            self._ready(followed)
+
+        def failed(failure: Failure) -> None:
+            over()
+            self._later(followed, failure.getErrorMessage())
+            self._woken()
+
+        followed.replica.log.flush().addCallbacks(synced, failed)
+
+    def _later(self, followed: Followed, problem: str, longest: float | None = None) -> None:
+        """Leave a partition alone for a while."""
+        if followed.ended:
+            return
+        self._session.drop(followed.key)
+        followed.failures += 1
+        if problem != followed.problem:
+            followed.problem = problem
+            self._log.warn(
+                "{partition} does not get on behind broker {leader}: {problem}",
+                partition=followed.name, leader=self.leader, problem=problem,
+            )  # fmt: skip
+        pause = pause_after(followed.failures, self.settings().backoff) if longest is None else longest
+        followed.due = self.timers.clock.seconds() + pause
+        if followed.pause is not None:
+            followed.pause.cancel()
+        followed.pause = self.timers.call_later(pause, lambda: self._ready(followed))
+
+    # The loop.
+
+    async def run(self) -> None:
+        """Fetch until cancelled."""
+        while True:
+            try:
+                if self._fresh_syncs:
+                    await self._patience()
+                if len(self._session):
+                    await self._turn()
+                else:
+                    await self._something_to_do()
+            except CancelledError:
+                self._farewell()
+                raise
+            except Exception as e:
+                await self._failed(e)
+
+    async def _turn(self) -> None:
+        response = await self._fetch()
+        self.counters.fetches += 1
+        if response.error_code in _SESSION_ERRORS and not self.failures:
+            # The leader restarted, or had no room for the session: tell it everything again.
+            self.failures = 1
+            self._session.reset()
+            return
+        if response.error_code:
+            raise error_of(response.error_code, f"broker {self.leader} refuses the fetch")
+        if self.problem:
+            self._log.info("fetching from broker {leader} works again", leader=self.leader)
+        self.failures, self.problem = 0, ""
+        self._session.answered(response.session_id)
+        for topic in response.responses:
+            topic_id = bytes(topic.topic_id)
+            for data in topic.partitions:
+                followed = self.followed.get((topic_id, data.partition_index))
+                if followed is None:
+                    continue
+                try:
+                    self._take(followed, data)
+                except Exception as e:
+                    # A mistake of ours; the other partitions have nothing to do with it.
+                    self._log.failure("following {partition}", partition=followed.name)
+                    self._later(followed, repr(e))
+
+    async def _fetch(self) -> FetchResponse:
+        settings = self.settings()
+        channel = self._channel = await self.channel_for(self.leader, "fetch")
+        wait_ms = self._wait_ms(settings)
+        session = self._session
+        topics, forgotten = session.next_fetch(settings.max_bytes)
+        request = FetchRequest(
+            replica_state=ReplicaState(replica_id=self.broker_id, replica_epoch=self.broker_epoch()),
+            max_wait_ms=wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.response_max_bytes,
+            session_id=session.session_id,
+            session_epoch=session.epoch,
+            topics=topics,
+            forgotten_topics_data=forgotten,
+        )
+        response: FetchResponse = await channel.request(request, timeout=wait_ms / 1000 + settings.timeout)
+        return response
+
+    def _wait_ms(self, settings: FetchSettings) -> int:
+        """How long the leader may hold the fetch back: no longer than until another partition is to be asked for."""
+        seconds = settings.wait_max_ms / 1000
+        now = self.timers.clock.seconds()
+        if len(self._session) < len(self.followed):
+            for followed in self.followed.values():
+                if followed.is_flushing or followed.is_cutting:
+                    seconds = min(seconds, PATIENCE)
+                elif followed.pause is not None:
+                    seconds = min(seconds, max(followed.due - now, PATIENCE))
+        return int(seconds * 1000)
+
+    async def _failed(self, error: Exception) -> None:
+        self._session.reset()
+        self.failures += 1
+        self.counters.failed_fetches += 1
+        problem = str(error)
+        if problem != self.problem:
+            self.problem = problem
+            self._log.warn("cannot fetch from broker {leader}: {problem}", leader=self.leader, problem=problem)
+        if not isinstance(error, (LogbusError, OSError, ConnectError)):
+            self._log.failure("fetching from broker {leader}", leader=self.leader)
+        paused: Deferred[None] = Deferred()
+        pause = pause_after(self.failures, self.settings().backoff)
+        timer = self.timers.call_later(pause, lambda: paused.callback(None))
+        try:
+            await paused
+        finally:
+            timer.cancel()
+
+    async def _something_to_do(self) -> None:
+        """Returns once a partition is ready, or another one is not."""
+        self._wake = Deferred()
+        await self._wake
+
+    async def _patience(self) -> None:
+        """Returns once what is being synced is, or after a little while."""
+
+        def enough() -> None:
+            self._fresh_syncs.clear()
+            self._woken()
+
+        timer = self.timers.call_later(PATIENCE, enough)
+        try:
+            while self._fresh_syncs:
+                await self._something_to_do()
+        finally:
+            timer.cancel()
+
+    def _woken(self) -> None:
+        wake, self._wake = self._wake, None
+        if wake is not None and not wake.called:
+            wake.callback(None)
+
+    def _farewell(self) -> None:
+        """Let the leader forget the session; whether it hears of it does not matter."""
+        session, channel = self._session, self._channel
+        if session.session_id and channel is not None and channel.usable:
+            request = FetchRequest(
+                replica_state=ReplicaState(replica_id=self.broker_id, replica_epoch=self.broker_epoch()),
+                max_wait_ms=0, min_bytes=0, session_id=session.session_id, session_epoch=FINAL_EPOCH, topics=[],
+            )  # fmt: skip
+            channel.request(request).addErrback(lambda _: None)
+
+    # What an answer says of one partition.
+
+    def _take(self, followed: Followed, data: PartitionData) -> None:
+        ask = self._session.asked.get(followed.key)
+        if ask is None or self._session.wanted.get(followed.key) != ask:
+            return  # It is followed otherwise than when it was asked for.
+        code, diverging = data.error_code, data.diverging_epoch
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._follow_up(followed, after_out_of_range(followed.own(), data.log_start_offset))
+        elif code:
+            self.counters.failed_partitions += 1
+            self._later(followed, error_of(code, "the leader says so").message)
+        elif diverging is not None and diverging.end_offset >= 0:
+            self._follow_up(
+                followed, after_divergence(followed.own(), OffsetAndEpoch(diverging.end_offset, diverging.epoch))
+            )
+        else:
+            self._append(followed, ask, data)
+
+    def _append(self, followed: Followed, ask: Ask, data: PartitionData) -> None:
+        replica, records = followed.replica, data.records
+        log, size = replica.log, len(records) if records else 0
+        if size and log.log_start_offset == ask.offset == log.log_end_offset:
+            base_offset = first_offset(records)  # type: ignore[arg-type]
+            if base_offset < ask.offset:
+                # The leader's log starts in the middle of a batch, and so must ours.
+                self._begin_within(followed, ask, data, bytes(records), base_offset)  # type: ignore[arg-type]
+                return
+        problem = ""
+        try:
+            replica.follow(records or b"", data.high_watermark)  # type: ignore[arg-type]
+            if size and log.log_end_offset == ask.offset:
+                problem = f"{size} bytes from offset {ask.offset} on are no whole batch"
+            if data.log_start_offset > log.log_start_offset:
+                log.advance_start(min(data.log_start_offset, log.log_end_offset))
+        except StorageError as e:
+            self._later(followed, str(e))
+            return
+        except ApiError as e:
+            problem = e.message
+            if e.code is not ErrorCode.CORRUPT_MESSAGE:
+                self.counters.failed_partitions += 1
+                self._later(followed, problem)
+                return
+        self.counters.records += log.log_end_offset - ask.offset
+        self.counters.bytes += size
+        followed.lag = max(0, data.high_watermark - log.log_end_offset)
+        if problem:
+            self.counters.failed_partitions += 1
+            self.counters.corrupt_batches += 1
+            self._later(followed, problem)
+            return
+        followed.failures, followed.problem = 0, ""
+        if size:
+            self._ready(followed)
+
+    def _begin_within(
+        self, followed: Followed, ask: Ask, data: PartitionData, records: bytes, base_offset: int
+    ) -> None:
+        """Have an empty log begin with a whole batch, from somewhere within which on its records count."""
+
+        async def begun() -> None:
+            try:
+                await self.logs.restart(followed.name, base_offset)
+                followed.replica.follow(records, data.high_watermark)
+                followed.replica.log.advance_start(ask.offset)
+            except (ApiError, StorageError) as e:
+                if followed.replica.log.log_end_offset <= ask.offset:
+                    await self.logs.restart(followed.name, ask.offset)
+                self._cut_over(followed, str(e))
+            else:
+                self._cut_over(followed)
+
+        self._begin_cutting(followed, begun())
+
+    # Logs that part.
+
+    def _follow_up(self, followed: Followed, step: Step) -> None:
+        if isinstance(step, Wait):
+            self.counters.failed_partitions += 1
+            self._later(followed, step.reason)
+        elif isinstance(step, Refuse):
+            self.counters.failed_partitions += 1
+            self.counters.refused_truncations += 1
+            if step.reason != followed.problem:
+                self._log.critical(
+                    "{partition}: broker {leader}, epoch {epoch}, is not followed: {reason}; the log stays as it is",
+                    partition=followed.name, leader=self.leader, epoch=followed.leader_epoch, reason=step.reason,
+                )  # fmt: skip
+            self._later(followed, step.reason, self.settings().backoff)
+        else:
+            self._begin_cutting(followed, self._cut(followed, step))
+
+    def _begin_cutting(self, followed: Followed, work: Coroutine[Deferred[Any], Any, None]) -> None:
+        self._session.drop(followed.key)
+        followed.is_cutting = True
+
+        def failed(failure: Failure) -> None:
+            self._log.failure("truncating {partition}", failure, partition=followed.name)
+            self._cut_over(followed, failure.getErrorMessage())
+
+        Deferred.fromCoroutine(work).addErrback(failed)
+
+    def _cut_over(self, followed: Followed, problem: str = "") -> None:
+        log = followed.replica.log
+        followed.replica.partition.cut(log.log_end_offset, log.log_start_offset)
+        followed.cut()
+        if problem:
+            self._later(followed, problem)
+        else:
+            self._ready(followed)
+
+    async def _cut(self, followed: Followed, step: TruncateTo | RestartAt) -> None:
+        name, log = followed.name, followed.replica.log
+        self.counters.truncations += 1
+        say = self._log.warn
+        if step.gives_up:
+            self.counters.committed_cut += 1
+            say = self._log.error
+        say(
+            "{partition}: {what} at {offset}, as the log of broker {leader} in epoch {epoch} has it; ours ends at {end}"
+            "{committed}",
+            partition=name, what="cut" if isinstance(step, TruncateTo) else "begun anew", offset=step.offset,
+            leader=self.leader, epoch=followed.leader_epoch, end=log.log_end_offset,
+            committed=", and committed records are lost by an unclean election" if step.gives_up else "",
+        )  # fmt: skip
+        # Nobody reads meanwhile what is about to go.
+        followed.replica.partition.cut(min(step.offset, log.log_end_offset))
+        try:
+            if isinstance(step, TruncateTo):
+                await self.logs.truncate({name: step.offset})
+            else:
+                await self.logs.restart(name, step.offset)
+        except (ApiError, StorageError) as e:
+            self._cut_over(followed, str(e))
+        else:
+            self._cut_over(followed)

@@ -1,0 +1,97 @@
+"""
+A follower's append: batches as the leader has them, offsets, epochs and all.
+
+Nothing is taken on trust. The CRC of a batch does not cover its offset and its epoch, so these are held against the
+neighbours: offsets follow each other, epochs never go back nor beyond that of the leader. Where offsets are missing,
+which compaction does, the batch behind the gap must be confirmed by the one after it, or the topic be compacted.
+
+Batches that follow each other without a gap, in one epoch, are one run: one write, and most of the bookkeeping once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logbus.errors import ApiError, DecodeError, ErrorCode
+from logbus.records.batch import BatchHeader, batch_problem, iter_batches
+from logbus.records.checksum import Buffer
+from logbus.storage.index import MAX_RELATIVE_OFFSET
+
+if TYPE_CHECKING:
+    from logbus.storage.log import Log
+
+
+def append_from_leader(log: Log, data: Buffer, leader_epoch: int, gaps: bool) -> int:
+    """
+    Append batches that lie behind the log's end; arguments and errors as of :meth:`.Log.append_as_follower`.
+    """
+    view = memoryview(data)
+    now_ms = int(log.wall_clock() * 1000)
+    # Of batches that are not whole, or cannot be any, only those before them matter.
+    batches, problem = _batches(data)
+    end, epoch = log.log_end_offset, log.epochs.latest
+    run: list[BatchHeader] = []
+    begun = at = 0
+    for i, (at, header) in enumerate(batches):
+        after = batches[i + 1][1] if i + 1 < len(batches) else None
+        wrong = batch_problem(data, at, header) or _misplaced(header, after, end, epoch, leader_epoch, gaps)
+        if wrong is not None:
+            problem = f"batch at offset {header.base_offset}: {wrong}"
+            break
+        if run and (header.base_offset != end or header.leader_epoch != epoch):
+            _write(log, view[begun:at], run, now_ms)
+            run = []
+        if not run:
+            begun = at
+        run.append(header)
+        end, epoch = header.next_offset, header.leader_epoch
+        at += header.size
+    if run:
+        _write(log, view[begun:at], run, now_ms)
+    if problem is not None:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{log.partition}: from the leader: {problem}")
+    return log.log_end_offset
+
+
+def _batches(data: Buffer) -> tuple[list[tuple[int, BatchHeader]], str | None]:
+    """The whole batches in ``data``, and what is wrong with what follows them."""
+    batches: list[tuple[int, BatchHeader]] = []
+    try:
+        batches.extend(iter_batches(data))
+    except DecodeError as error:
+        return batches, str(error)
+    return batches, None
+
+
+def _misplaced(
+    header: BatchHeader, after: BatchHeader | None, end: int, epoch: int, leader_epoch: int, gaps: bool
+) -> str | None:
+    """Why a batch cannot stand behind what ends at ``end`` with ``epoch``."""
+    base = header.base_offset
+    if base < end:
+        return f"base offset {base} lies before the log's end {end}"
+    if not epoch <= header.leader_epoch <= leader_epoch:
+        return f"leader epoch {header.leader_epoch} is not within {epoch} to {leader_epoch}"
+    if base > end and not gaps and (after is None or after.base_offset <= header.last_offset):
+        return f"nothing says that offsets {end} to {base - 1} were removed"
+    return None
+
+
+def _write(log: Log, data: memoryview, run: list[BatchHeader], now_ms: int) -> None:
+    segment, durability = log.segments[-1], log.durability
+    first, last_offset = run[0], run[-1].last_offset
+    if len(run) == 1:
+        segment = log.segment_for(first, last_offset, now_ms)
+    elif (
+        not segment.size
+        or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+        or log.is_roll_due(segment, len(data), max(header.max_timestamp for header in run), now_ms, len(run))
+    ):
+        # Somewhere in between a new segment begins.
+        at = 0
+        for header in run:
+            _write(log, data[at : at + header.size], [header], now_ms)
+            at += header.size
+        return
+    segment.log.get().write(segment.size, (data,))
+    log.wrote(segment, durability, run, first.base_offset, first.leader_epoch)
