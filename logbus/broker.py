@@ -36,6 +36,7 @@ from logbus.cluster.anywhere import TopicsAnywhere
 from logbus.cluster.controller.rules import TopicRules
 from logbus.cluster.controller.service import Controller
 from logbus.cluster.epochs import StoredEpochs
+from logbus.cluster.failures import FailureReports
 from logbus.cluster.forwarding import Forwarder
 from logbus.cluster.link import ControllerLink
 from logbus.cluster.membership import Membership, ensure_cluster
@@ -211,6 +212,7 @@ class Broker(OrderedService):
         self.link = ControllerLink(
             self.broker_id, self.controller, self.metadata, self.peers, lambda: self.membership.epoch
         )
+        self.failure_reports = FailureReports(self.link, reactor)
         self.topic_admin = TopicAdmin(
             self.controller,
             reactor,
@@ -278,6 +280,7 @@ class Broker(OrderedService):
         return self.logs.open().addCallback(lambda _: self.epochs.load())
 
     def _hang_up(self) -> None:
+        self.failure_reports.close()
         self.peers.close()
         self.timers.close()
 
@@ -406,9 +409,8 @@ class Broker(OrderedService):
 
     def _directory_failed(self, partitions: Sequence[TopicPartition], reason: str) -> None:
         self.replicas.directory_failed(partitions, reason)
-        image = self.metadata.brokers.get(self.broker_id)
-        if image is not None:
-            self.controller.report_failed(image, frozenset(partitions))
+        if self.broker_id in self.metadata.brokers:  # Otherwise it is said when roles are given.
+            self.failure_reports.add(partitions)
 
     # What plugins get: IBroker.
 

@@ -17,7 +17,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from logbus.errors import ApiError, ConfigError, ErrorCode
+from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.imetastore import (
     ConnectionLost,
     IMetadataStore,
@@ -27,7 +27,6 @@ from logbus.metastore.imetastore import (
     SessionState,
 )
 from logbus.metastore.znodes import (
-    BROKER_IDS,
     CLUSTER_ID,
     PERSISTENT_PATHS,
     BrokerIdZnode,
@@ -82,29 +81,6 @@ def ensure_cluster(store: IMetadataStore, new_uuid: Callable[[], UUID]) -> Defer
                 return await ensure_cluster_id(store, new_uuid)
             except (ConnectionLost, SessionLost):
                 await _connected_again(store)
-
-    return Deferred.fromCoroutine(run())
-
-
-def refuse_other_brokers(store: IMetadataStore, broker_id: int) -> Deferred[None]:
-    """
-    Make sure that nobody else is registered: this release has nothing for brokers to tell each other.
-
-    :raise ConfigError: another broker is.
-    """
-
-    async def run() -> None:
-        while True:
-            try:
-                others = sorted(set(await store.children(BROKER_IDS)) - {str(broker_id)})
-                break
-            except (ConnectionLost, SessionLost):
-                await _connected_again(store)
-        if others:
-            raise ConfigError(
-                f"zookeeper.connect: broker {', '.join(others)} is registered there, and this version runs one broker "
-                "to a cluster: stop it, or give this broker a chroot of its own"
-            )
 
     return Deferred.fromCoroutine(run())
 

@@ -13,9 +13,8 @@ from logbus.cluster.membership import (
     ensure_cluster,
     ensure_cluster_id,
     ensure_paths,
-    refuse_other_brokers,
 )
-from logbus.errors import ApiError, ConfigError, ErrorCode
+from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.imetastore import SessionLost
 from logbus.metastore.memory import MemoryEnsemble, MemoryStore
 from logbus.metastore.znodes import BrokerIdZnode, Registration
@@ -196,24 +195,3 @@ class BrokenConnections(SynchronousTestCase):
         self.store.suspend()
         self.store.close()
         self.failureResultOf(found, SessionLost)
-
-    def test_alone(self) -> None:
-        """Nobody else is registered: not even one who was here before the connection broke is missed."""
-        found = ensure_cluster(self.store, lambda: UUID(int=7))
-        self.rest()
-        self.successResultOf(found)
-        for names, expected in (("", None), ("4", None), ("4 11", "broker 11 is"), ("5 6", "broker 5, 6 is")):
-            for name in names.split():
-                self.store.create(f"/brokers/ids/{name}", ephemeral=True)
-            self.rest()
-            alone = refuse_other_brokers(self.store, 4)
-            self.store.suspend()
-            self.store.resume()
-            self.rest()
-            if expected is None:
-                self.successResultOf(alone)
-            else:
-                self.assertIn(expected, str(self.failureResultOf(alone, ConfigError).value))
-            for name in names.split():
-                self.store.delete(f"/brokers/ids/{name}")
-            self.rest()

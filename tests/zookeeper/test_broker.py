@@ -220,18 +220,6 @@ def test_one_id_for_two(zookeeper: ZooKeeper) -> None:
         produce(first, "orders", b"x")
 
 
-def test_a_second_broker(zookeeper: ZooKeeper) -> None:
-    """Another id is refused at once, and the first broker does not notice."""
-    with a_broker(zookeeper, "/second") as first:
-        second = a_broker(zookeeper, "/second", config={"broker.id": "1"})
-        with pytest.raises(BrokerFailed, match=r"broker 0 is registered there, and this version runs one broker"):
-            second.start()
-        second.close()
-        with tree(zookeeper) as client:
-            assert client.get_children("/second/brokers/ids") == ["0"]
-        create(first, "orders")
-
-
 def test_another_cluster(zookeeper: ZooKeeper) -> None:
     """A data directory stays with its cluster."""
     with a_broker(zookeeper, "/one") as broker:
