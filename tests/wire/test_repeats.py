@@ -1,0 +1,195 @@
+"""What producers say before every batch, read once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.records.slices import joined
+from logbus.wire import repeats
+from logbus.wire.connection import ClientConnection, ServerConnection
+from logbus.wire.framing import FrameBuffer
+from logbus.wire.messages.records import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from logbus.wire.repeats import FIRST, LAST, Repeats, Run
+from logbus.wire.schema import encode
+
+SERVED = {0: (3, 12)}
+versions = st.integers(FIRST, LAST)
+sizes = st.one_of(st.integers(1, 20), st.integers(110, 140), st.integers(16_370, 16_400), st.just(300_000))
+
+
+def asked(client: ClientConnection, records: bytes | None, version: int = 9, topic: str = "t", index: int = 0) -> bytes:
+    data = PartitionProduceData(index=index, records=records)
+    topics = [TopicProduceData(name=topic, partition_data=[data])]
+    return joined(client.request(ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics), version)[1])
+
+
+class RepeatsTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.repeats = Repeats()
+        self.server = ServerConnection(SERVED)
+        self.frames = FrameBuffer(1 << 24)
+
+    def teach(self, data: bytes) -> bool:
+        frame = memoryview(data)[4:]
+        return self.repeats.learn(self.server.receive(frame), frame)
+
+    def take(self, data: bytes, most: int = 100, most_bytes: int = 1 << 30) -> Run | None:
+        self.frames.append(data)
+        return self.repeats.take(self.frames, None, most, most_bytes)
+
+    @given(
+        versions, st.text(max_size=20), st.text("ab", min_size=1, max_size=200), st.lists(sizes, min_size=1, max_size=6)
+    )
+    def test_as_decoded(self, version: int, client_id: str, topic: str, lengths: list[int]) -> None:
+        """
+        What is taken as a run is what decoding each request gives, whatever the lengths.
+        """
+        self.setUp()
+        client = ClientConnection(client_id)
+        self.assertTrue(self.teach(asked(client, b"first", version, topic, 7)))
+        data = [asked(client, b"\1" * length, version, topic, 7) for length in lengths]
+        run = self.take(b"".join(data))
+        assert run is not None
+        requests = [self.server.receive(frame[4:]) for frame in data]
+        self.assertEqual(run.correlation_ids, [request.correlation_id for request in requests])
+        records = [request.message.topic_data[0].partition_data[0].records for request in requests]
+        self.assertEqual(run.batches, records)
+        self.assertEqual(run.size, sum(request.size for request in requests))
+        refrain = run.refrain
+        self.assertEqual((refrain.client_id, refrain.topic, refrain.index), (client_id, topic, 7))
+        self.assertEqual((refrain.api_version, self.frames.held), (version, 0))
+
+    @given(versions, st.integers(), st.data())
+    def test_one_byte(self, version: int, at: int, draw: st.DataObject) -> None:
+        """
+        A request that differs in any byte is taken only if decoding it gives the same words.
+        """
+        self.setUp()
+        client = ClientConnection("me")
+        self.teach(asked(client, b"first", version))
+        data = bytearray(asked(client, b"\1" * 300, version))
+        # Not its length: that is another test.
+        data[4 + at % (len(data) - 4)] ^= draw.draw(st.integers(1, 255))
+        run = self.take(bytes(data))
+        if run is not None:
+            request = self.server.receive(memoryview(data)[4:])
+            message = request.message
+            message.topic_data[0].partition_data[0].records = bytes(message.topic_data[0].partition_data[0].records)
+            self.assertEqual((message.acks, message.timeout_ms, request.client_id), (1, 1000, "me"))
+            self.assertEqual(run.batches, [message.topic_data[0].partition_data[0].records])
+            self.assertEqual((message.topic_data[0].name, message.topic_data[0].partition_data[0].index), ("t", 0))
+
+    def test_where_a_run_ends(self) -> None:
+        """
+        A run ends before other words, before what is not whole, and at its bounds.
+        """
+        client = ClientConnection("me")
+        usual = [asked(client, b"records") for _ in range(5)]
+        other = asked(client, b"records", index=1)
+        self.teach(usual[0])
+        self.assertIsNone(self.take(other))
+        self.frames.next_frame()
+        for stream, count in ((usual[0] + other, 1), (usual[0] + usual[1][:-1], 1), (usual[0] + b"\0\0", 1)):
+            self.frames = FrameBuffer(1 << 24)
+            run = self.take(stream)
+            assert run is not None
+            self.assertEqual((len(run.batches), self.frames.held), (count, len(stream) - len(usual[0])))
+        self.frames = FrameBuffer(1 << 24)
+        for most, most_bytes, count in ((2, 1 << 20, 2), (9, 1, 1), (9, len(usual[0]) + 1, 2)):
+            run = self.take(b"" if self.frames.held else b"".join(usual), most, most_bytes)
+            assert run is not None
+            self.assertEqual(len(run.batches), count)
+        self.frames = FrameBuffer(len(usual[0]) - 5)
+        self.assertIsNone(self.take(usual[0]), "longer than the limit: for those who say so")
+
+    def test_the_most_likely(self) -> None:
+        """
+        The refrain of last time is tried first, and nothing is lost if it is another one.
+        """
+        client = ClientConnection("me")
+        one, other = (asked(client, b"records", index=index) for index in (0, 1))
+        for data in (one, other):
+            self.teach(data)
+        last = None
+        for data in (one, other, other, one):
+            self.frames.append(data)
+            run = self.repeats.take(self.frames, last, 10, 1000)
+            assert run is not None
+            self.assertEqual(run.refrain.index, 0 if data is one else 1)
+            last = run.refrain
+
+    def test_what_is_not_learned(self) -> None:
+        """
+        Only usual requests are learned from, and only if they are spelt as we would.
+        """
+        client = ClientConnection("me")
+        usual = ProduceRequest(
+            acks=1,
+            timeout_ms=1,
+            topic_data=[TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=b"r")])],
+        )
+        changes: list[dict[str, Any]] = [
+            {"acks": 0},
+            {"acks": -1},
+            {"transactional_id": "id"},
+            {"topic_data": []},
+            {"topic_data": usual.topic_data * 2},
+            {"topic_data": [TopicProduceData(name="t", partition_data=usual.topic_data[0].partition_data * 2)]},
+        ]
+        for change in changes:
+            message = ProduceRequest(acks=1, timeout_ms=1, topic_data=usual.topic_data)
+            for name, value in change.items():
+                setattr(message, name, value)
+            self.assertFalse(self.teach(joined(client.request(message, 9)[1])), change)
+        self.assertFalse(self.teach(asked(client, None)))
+        self.assertFalse(self.teach(asked(client, b"")))
+        self.assertFalse(self.teach(asked(ClientConnection(None), b"r")))
+        self.assertFalse(self.teach(asked(client, b"r", version=FIRST - 1)))
+        self.assertFalse(self.teach(asked(client, b"r") + b"\0"))
+        self.assertFalse(self.teach(asked(ClientConnection("x" * 1000), b"r")))
+        self.assertTrue(self.teach(asked(client, b"r")))
+
+    def test_bounded(self) -> None:
+        """
+        However many words are said, not more than some are known.
+        """
+        self.patch(repeats, "MOST_KNOWN", 3)
+        client = ClientConnection("me")
+        for index in range(7):
+            self.teach(asked(client, b"r", index=index))
+        self.assertIsNone(self.take(asked(client, b"r", index=5)))
+        self.frames.next_frame()
+        self.assertIsNotNone(self.take(asked(client, b"r", index=6)))
+
+    @given(versions, st.lists(st.integers(-(2**63), 2**63 - 1), min_size=3, max_size=3), st.text("aä", min_size=1))
+    def test_answers(self, version: int, numbers: list[int], topic: str) -> None:
+        """
+        Answers are byte for byte what the message would be.
+        """
+        self.setUp()
+        client = ClientConnection("me")
+        data = asked(client, b"r", version, topic, 2**31 - 1)
+        self.teach(data)
+        run = self.take(data)
+        assert run is not None
+        base, time, start = numbers
+        answer = PartitionProduceResponse(
+            index=2**31 - 1, base_offset=base, log_append_time_ms=time, log_start_offset=start
+        )
+        message = ProduceResponse(responses=[TopicProduceResponse(name=topic, partition_responses=[answer])])
+        expected = joined(self.server.respond(self.server.receive(data[4:]), message))
+        (number,) = run.correlation_ids
+        self.assertEqual(run.refrain.written(number, base, time, start), expected)
+        self.assertEqual(run.refrain.refused(number, message), expected)
+        self.assertTrue(expected.endswith(joined(encode(message, version))))
