@@ -13,6 +13,7 @@ A command's module is imported when the command runs: ``logbus --help`` imports 
     group_offsets.py  those commands of ``groups`` that move offsets
     lags.py       how far groups have read;  goals.py, resetting.py  where their offsets are to go
     offset_files.py   offsets in files
+    partition_health.py  what is wrong with partitions
     starting.py   ``cluster start``;  supervisor.py  the brokers that it runs
     metadata.py   metadata in files, out of one store and into another
     dumping.py    what is in the files of a data directory, and what is wrong with it

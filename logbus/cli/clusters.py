@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+from attrs import asdict
 
 from logbus.cli.options import bootstrap_options, json_option
 from logbus.cli.output import print_json, print_table
 from logbus.cli.starting import start
 
 if TYPE_CHECKING:
-    from logbus.client.admin import ClusterDescription
     from logbus.client.cluster import Cluster
 
 
 @click.group()
 def cluster() -> None:
-    """Show the brokers.
+    """Show the cluster, have leaders elected and replicas moved, run a cluster on this machine.
 
     \b
     Example:
+      logbus cluster start --brokers 3
       logbus cluster describe
     """
 
@@ -32,36 +33,71 @@ cluster.add_command(start)
 @json_option
 @bootstrap_options
 def describe(as_json: bool, bootstrap: str, timeout: float) -> None:
-    """Show the cluster's id, its controller and its brokers.
+    """Show the cluster's id, its controller and its brokers, what each of them leads and holds, and how many
+    partitions lack something.
+
+    A broker that has replicas and is not there is shown without an address.
 
     \b
     Example:
       logbus cluster describe --json
     """
+    from logbus.cli.partition_health import Health, Load, loads
     from logbus.cli.running import with_cluster
     from logbus.client.admin import AdminClient
 
-    async def work(cluster: Cluster) -> ClusterDescription:
-        return await AdminClient(cluster, timeout=timeout).describe_cluster()
+    async def work(cluster: Cluster) -> dict[str, Any]:
+        admin = AdminClient(cluster, timeout=timeout)
+        found = await admin.describe_cluster()
+        topics = await admin.list_topics(internal=True)
+        features = await admin.features()
+        alive = {each.node_id: each for each in found.nodes}
+        health = Health(alive, await admin.min_insync_replicas(topic.name for topic in topics))
+        load = loads(topics)
+        return {
+            "cluster_id": found.cluster_id,
+            "controller": found.controller_id if found.controller_id >= 0 else None,
+            "features": dict(features),
+            "brokers": [
+                {
+                    "id": number,
+                    "host": alive[number].host if number in alive else None,
+                    "port": alive[number].port if number in alive else None,
+                    "rack": alive[number].rack if number in alive else None,
+                    **asdict(load.get(number, Load())),
+                }
+                for number in sorted({*alive, *load})
+            ],
+            "topics": len(topics),
+            "partitions": sum(len(topic.partitions) for topic in topics),
+            **health.counts(topics),
+        }
 
     found = with_cluster(bootstrap, timeout, work)
     if as_json:
-        print_json(
-            {
-                "cluster_id": found.cluster_id,
-                "controller": found.controller_id if found.controller_id >= 0 else None,
-                "brokers": [
-                    {"id": each.node_id, "host": each.host, "port": each.port, "rack": each.rack}
-                    for each in found.nodes
-                ],
-            }
-        )
+        print_json(found)
         return
-    click.echo(f"cluster {found.cluster_id}")
+    click.echo(f"cluster {found['cluster_id']}")
+    if found["features"]:
+        levels = ", ".join(f"{name} {level}" for name, level in sorted(found["features"].items()))
+        click.echo(f"features: {levels}")
     print_table(
-        ["broker", "address", "rack", "role"],
+        ["broker", "address", "rack", "role", "leads", "preferred", "replicas", "out of sync"],
         [
-            [each.node_id, str(each), each.rack, "controller" if each.node_id == found.controller_id else ""]
-            for each in found.nodes
+            [
+                each["id"],
+                f"{each['host']}:{each['port']}" if each["host"] else None,
+                each["rack"],
+                "controller" if each["id"] == found["controller"] else "",
+                each["leaders"],
+                each["preferred"],
+                each["replicas"],
+                each["out_of_sync"],
+            ]
+            for each in found["brokers"]
         ],
+    )
+    click.echo(
+        f"{found['partitions']} partitions of {found['topics']} topics: {found['under_replicated']} under-replicated, "
+        f"{found['under_min_isr']} under min.insync.replicas, {found['unavailable']} unavailable"
     )

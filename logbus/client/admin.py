@@ -1,6 +1,6 @@
 """
-Administration: topics, partitions, records to delete, settings, the cluster; of groups see
-:mod:`~logbus.client.groups`.
+Administration: topics, partitions, records to delete, the cluster; of settings see :mod:`~logbus.client.configs`, of
+groups :mod:`~logbus.client.groups`.
 
 .. code-block:: python
 
@@ -13,35 +13,29 @@ What concerns several things is answered for each: with what was asked for, or w
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from enum import IntEnum
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from attrs import field, frozen
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
+from logbus import __version__
 from logbus.client.cluster import Cluster, Node, Topic
+from logbus.client.configs import ConfigAdmin, ConfigEntry, ConfigSource, Resource, ResourceType, problem
 from logbus.client.groups import GroupAdmin
 from logbus.client.offsets import list_offsets
 from logbus.client.retry import api_error
-from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.errors import ApiError, ErrorCode
 from logbus.model import TimestampOffset, TopicPartition
-from logbus.net.channel import Channel
-from logbus.wire.messages.configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResponse,
-    IncrementalAlterableConfig,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
-    IncrementalAlterConfigsResponse,
-)
+from logbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from logbus.wire.messages.metadata import DescribeClusterRequest, DescribeClusterResponse
 from logbus.wire.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
+    CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
@@ -56,55 +50,19 @@ from logbus.wire.messages.topics import (
     DeleteTopicState,
 )
 
+__all__ = [
+    "AdminClient",
+    "ClusterDescription",
+    "ConfigEntry",
+    "ConfigSource",
+    "NewTopic",
+    "Resource",
+    "ResourceType",
+    "problem",
+]
+
 _DESCRIBE_CLUSTER = 60
 _ATTEMPTS = 5
-
-
-class ResourceType(IntEnum):
-    """What has settings."""
-
-    TOPIC = 2
-    BROKER = 4
-
-
-class Resource(NamedTuple):
-    """A topic by its name, or a broker by its id; the name ``""`` stands for all brokers."""
-
-    type: ResourceType
-    name: str
-
-    def __str__(self) -> str:
-        if self.type is ResourceType.BROKER and not self.name:
-            return "brokers"
-        return f"{self.type.name.lower()} {self.name}"
-
-
-class ConfigSource(IntEnum):
-    """Where the value of a setting comes from."""
-
-    UNKNOWN = 0
-    TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    DYNAMIC_BROKER_LOGGER = 6
-
-
-@frozen
-class ConfigEntry:
-    """
-    One setting.
-
-    :ivar value: None where it is secret or has none.
-    """
-
-    name: str
-    value: str | None
-    source: ConfigSource
-    read_only: bool
-    sensitive: bool
-    documentation: str | None = None
 
 
 @frozen
@@ -137,7 +95,7 @@ class ClusterDescription:
     nodes: tuple[Node, ...]
 
 
-class AdminClient(GroupAdmin):
+class AdminClient(ConfigAdmin, GroupAdmin):
     """
     :param cluster: closed by its owner, not by the client.
     :param timeout: seconds the brokers may take to do what is asked.
@@ -203,16 +161,31 @@ class AdminClient(GroupAdmin):
         return self._at_controller(request, read)
 
     def create_partitions(
-        self, counts: Mapping[str, int], *, validate_only: bool = False
+        self,
+        counts: Mapping[str, int],
+        *,
+        assignments: Mapping[str, Sequence[Sequence[int]]] = MappingProxyType({}),
+        validate_only: bool = False,
     ) -> Deferred[dict[str, ApiError | None]]:
         """
         Give topics more partitions.
 
         :param counts: how many each is to have in all.
+        :param assignments: broker ids of the replicas of each new partition, by topic, where the brokers are not to
+            choose them.
         :param validate_only: only say whether it would work.
         """
         request = CreatePartitionsRequest(
-            topics=[CreatePartitionsTopic(name=name, count=count) for name, count in counts.items()],
+            topics=[
+                CreatePartitionsTopic(
+                    name=name,
+                    count=count,
+                    assignments=[CreatePartitionsAssignment(broker_ids=list(ids)) for ids in assignments[name]]
+                    if name in assignments
+                    else None,
+                )
+                for name, count in counts.items()
+            ],
             timeout_ms=self._timeout_ms,
             validate_only=validate_only,
         )
@@ -263,20 +236,16 @@ class AdminClient(GroupAdmin):
         """The brokers, and which of them is the controller."""
         return Deferred.fromCoroutine(self._describe_cluster())
 
-    def describe_configs(self, resources: Iterable[Resource]) -> Deferred[dict[Resource, list[ConfigEntry] | ApiError]]:
-        """The settings of topics and brokers."""
-        return Deferred.fromCoroutine(self._describe_configs(list(resources)))
+    def features(self) -> Deferred[dict[str, int]]:
+        """The levels of the features that all brokers have agreed on (KIP-584), by name."""
 
-    def alter_configs(
-        self, changes: Mapping[Resource, Mapping[str, str | None]], *, validate_only: bool = False
-    ) -> Deferred[dict[Resource, ApiError | None]]:
-        """
-        Change some settings and leave the others (KIP-339).
+        async def ask() -> dict[str, int]:
+            channel = await self._cluster.any_channel()
+            request = ApiVersionsRequest(client_software_name="logbus", client_software_version=__version__)
+            response: ApiVersionsResponse = await channel.request(request)
+            return {each.name: each.max_version_level for each in response.finalized_features}
 
-        :param changes: the new values; None returns a setting to its default.
-        :param validate_only: only say whether it would work.
-        """
-        return Deferred.fromCoroutine(self._alter_configs(changes, validate_only))
+        return Deferred.fromCoroutine(ask())
 
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int]
@@ -347,84 +316,3 @@ class AdminClient(GroupAdmin):
             for each in sorted(response.brokers, key=lambda each: each.broker_id)
         )
         return ClusterDescription(response.cluster_id, response.controller_id, nodes)
-
-    async def _describe_configs(self, resources: list[Resource]) -> dict[Resource, list[ConfigEntry] | ApiError]:
-        answers: dict[Resource, list[ConfigEntry] | ApiError] = {}
-        for node_id, group in self._by_broker(resources).items():
-            channel = await self._channel_to(node_id)
-            request = DescribeConfigsRequest(
-                resources=[DescribeConfigsResource(resource_type=each.type, resource_name=each.name) for each in group],
-                include_documentation=True,
-            )
-            response: DescribeConfigsResponse = await channel.request(request)
-            for each in response.results:
-                resource = Resource(ResourceType(each.resource_type), each.resource_name)
-                answers[resource] = problem(each.error_code, str(resource), each.error_message) or [
-                    ConfigEntry(
-                        entry.name,
-                        entry.value,
-                        _source(entry.config_source, entry.is_default),
-                        entry.read_only,
-                        entry.is_sensitive,
-                        entry.documentation,
-                    )
-                    for entry in each.configs
-                ]
-        return answers
-
-    async def _alter_configs(
-        self, changes: Mapping[Resource, Mapping[str, str | None]], validate_only: bool
-    ) -> dict[Resource, ApiError | None]:
-        answers: dict[Resource, ApiError | None] = {}
-        for node_id, group in self._by_broker(list(changes)).items():
-            channel = await (self._cluster.controller() if node_id is None else self._cluster.channel(node_id))
-            request = IncrementalAlterConfigsRequest(
-                resources=[
-                    IncrementalAlterConfigsResource(
-                        resource_type=each.type,
-                        resource_name=each.name,
-                        configs=[
-                            IncrementalAlterableConfig(name=name, config_operation=value is None, value=value)
-                            for name, value in changes[each].items()
-                        ],
-                    )
-                    for each in group
-                ],
-                validate_only=validate_only,
-            )
-            response: IncrementalAlterConfigsResponse = await channel.request(request)
-            for each in response.responses:
-                resource = Resource(ResourceType(each.resource_type), each.resource_name)
-                answers[resource] = problem(each.error_code, str(resource), each.error_message)
-        return answers
-
-    @staticmethod
-    def _by_broker(resources: Sequence[Resource]) -> dict[int | None, list[Resource]]:
-        """A broker's own settings are its own affair; anyone knows the others."""
-        groups: dict[int | None, list[Resource]] = {}
-        for each in resources:
-            node_id = None
-            if each.type is ResourceType.BROKER and each.name:
-                if not each.name.isdigit():
-                    raise LogbusError(f"{each.name!r} is not a broker's id; it is a number, such as 0")
-                node_id = int(each.name)
-            groups.setdefault(node_id, []).append(each)
-        return groups
-
-    def _channel_to(self, node_id: int | None) -> Awaitable[Channel]:
-        return self._cluster.any_channel() if node_id is None else self._cluster.channel(node_id)
-
-
-def problem(code: int, what: str, message: str | None) -> ApiError | None:
-    """The error that a response's code stands for; None if it stands for none."""
-    return api_error(code, what, message) if code else None
-
-
-def _source(number: int, is_default: bool) -> ConfigSource:
-    """Version 0 has only whether it is the default."""
-    if number < 0:
-        return ConfigSource.DEFAULT if is_default else ConfigSource.UNKNOWN
-    try:
-        return ConfigSource(number)
-    except ValueError:
-        return ConfigSource.UNKNOWN

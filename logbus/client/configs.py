@@ -1,0 +1,197 @@
+"""
+Settings of topics and brokers, looked at and changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from attrs import frozen
+from twisted.internet.defer import Deferred
+
+from logbus.client.cluster import Cluster
+from logbus.client.retry import api_error
+from logbus.errors import ApiError, LogbusError
+from logbus.net.channel import Channel
+from logbus.wire.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+)
+
+
+class ResourceType(IntEnum):
+    """What has settings."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class Resource(NamedTuple):
+    """A topic by its name, or a broker by its id; the name ``""`` stands for all brokers."""
+
+    type: ResourceType
+    name: str
+
+    def __str__(self) -> str:
+        if self.type is ResourceType.BROKER and not self.name:
+            return "brokers"
+        return f"{self.type.name.lower()} {self.name}"
+
+
+class ConfigSource(IntEnum):
+    """Where the value of a setting comes from."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+
+
+@frozen
+class ConfigEntry:
+    """
+    One setting.
+
+    :ivar value: None where it is secret or has none.
+    """
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    sensitive: bool
+    documentation: str | None = None
+
+
+class ConfigAdmin:
+    """The part of :class:`~logbus.client.admin.AdminClient` that is about settings."""
+
+    _cluster: Cluster
+
+    def describe_configs(self, resources: Iterable[Resource]) -> Deferred[dict[Resource, list[ConfigEntry] | ApiError]]:
+        """The settings of topics and brokers."""
+        return Deferred.fromCoroutine(self._describe_configs(list(resources)))
+
+    def min_insync_replicas(self, names: Iterable[str]) -> Deferred[dict[str, int]]:
+        """How many replicas must be in sync for producers that want all (``min.insync.replicas``), by topic."""
+
+        async def ask() -> dict[str, int]:
+            resources = [Resource(ResourceType.TOPIC, name) for name in names]
+            answers = await self._describe_configs(resources, ["min.insync.replicas"]) if resources else {}
+            return {
+                resource.name: int(entry.value or 1)
+                for resource, entries in answers.items()
+                if not isinstance(entries, ApiError)
+                for entry in entries
+            }
+
+        return Deferred.fromCoroutine(ask())
+
+    def alter_configs(
+        self, changes: Mapping[Resource, Mapping[str, str | None]], *, validate_only: bool = False
+    ) -> Deferred[dict[Resource, ApiError | None]]:
+        """
+        Change some settings and leave the others (KIP-339).
+
+        :param changes: the new values; None returns a setting to its default.
+        :param validate_only: only say whether it would work.
+        """
+        return Deferred.fromCoroutine(self._alter_configs(changes, validate_only))
+
+    # How it works.
+
+    async def _describe_configs(
+        self, resources: list[Resource], names: list[str] | None = None
+    ) -> dict[Resource, list[ConfigEntry] | ApiError]:
+        answers: dict[Resource, list[ConfigEntry] | ApiError] = {}
+        for node_id, group in self._by_broker(resources).items():
+            channel = await self._channel_to(node_id)
+            request = DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsResource(resource_type=each.type, resource_name=each.name, configuration_keys=names)
+                    for each in group
+                ],
+                include_documentation=names is None,
+            )
+            response: DescribeConfigsResponse = await channel.request(request)
+            for each in response.results:
+                resource = Resource(ResourceType(each.resource_type), each.resource_name)
+                answers[resource] = problem(each.error_code, str(resource), each.error_message) or [
+                    ConfigEntry(
+                        entry.name,
+                        entry.value,
+                        _source(entry.config_source, entry.is_default),
+                        entry.read_only,
+                        entry.is_sensitive,
+                        entry.documentation,
+                    )
+                    for entry in each.configs
+                ]
+        return answers
+
+    async def _alter_configs(
+        self, changes: Mapping[Resource, Mapping[str, str | None]], validate_only: bool
+    ) -> dict[Resource, ApiError | None]:
+        answers: dict[Resource, ApiError | None] = {}
+        for node_id, group in self._by_broker(list(changes)).items():
+            channel = await (self._cluster.controller() if node_id is None else self._cluster.channel(node_id))
+            request = IncrementalAlterConfigsRequest(
+                resources=[
+                    IncrementalAlterConfigsResource(
+                        resource_type=each.type,
+                        resource_name=each.name,
+                        configs=[
+                            IncrementalAlterableConfig(name=name, config_operation=value is None, value=value)
+                            for name, value in changes[each].items()
+                        ],
+                    )
+                    for each in group
+                ],
+                validate_only=validate_only,
+            )
+            response: IncrementalAlterConfigsResponse = await channel.request(request)
+            for each in response.responses:
+                resource = Resource(ResourceType(each.resource_type), each.resource_name)
+                answers[resource] = problem(each.error_code, str(resource), each.error_message)
+        return answers
+
+    @staticmethod
+    def _by_broker(resources: Sequence[Resource]) -> dict[int | None, list[Resource]]:
+        """A broker's own settings are its own affair; anyone knows the others."""
+        groups: dict[int | None, list[Resource]] = {}
+        for each in resources:
+            node_id = None
+            if each.type is ResourceType.BROKER and each.name:
+                if not each.name.isdigit():
+                    raise LogbusError(f"{each.name!r} is not a broker's id; it is a number, such as 0")
+                node_id = int(each.name)
+            groups.setdefault(node_id, []).append(each)
+        return groups
+
+    def _channel_to(self, node_id: int | None) -> Awaitable[Channel]:
+        return self._cluster.any_channel() if node_id is None else self._cluster.channel(node_id)
+
+
+def problem(code: int, what: str, message: str | None) -> ApiError | None:
+    """The error that a response's code stands for; None if it stands for none."""
+    return api_error(code, what, message) if code else None
+
+
+def _source(number: int, is_default: bool) -> ConfigSource:
+    """Version 0 has only whether it is the default."""
+    if number < 0:
+        return ConfigSource.DEFAULT if is_default else ConfigSource.UNKNOWN
+    try:
+        return ConfigSource(number)
+    except ValueError:
+        return ConfigSource.UNKNOWN
