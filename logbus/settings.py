@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from logbus.cluster.leaderfetch import FetchSettings
 from logbus.config import ConfigView, keys
 from logbus.metastore.connectstring import ConnectString
 from logbus.metastore.embedded import FILE_NAME, EmbeddedStore
@@ -26,6 +27,18 @@ def storage_settings(config: ConfigView) -> StorageSettings:
         producer_id_expiration_ms=config.get(keys.PRODUCER_ID_EXPIRATION_MS),
         producer_id_check_interval_ms=config.get(keys.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS),
         max_open_files=most_open_files(),
+    )
+
+
+def fetch_settings(config: ConfigView) -> FetchSettings:
+    """How followers fetch; all of it may change while the broker runs."""
+    return FetchSettings(
+        min_bytes=config.get(keys.REPLICA_FETCH_MIN_BYTES),
+        wait_max_ms=config.get(keys.REPLICA_FETCH_WAIT_MAX_MS),
+        max_bytes=config.get(keys.REPLICA_FETCH_MAX_BYTES),
+        response_max_bytes=config.get(keys.REPLICA_FETCH_RESPONSE_MAX_BYTES),
+        backoff=config.get(keys.REPLICA_FETCH_BACKOFF_MS) / 1000,
+        timeout=config.get(keys.REPLICA_SOCKET_TIMEOUT_MS) / 1000,
     )
 
 

@@ -91,11 +91,14 @@ class ReplicaFetcher(Service):
         """
         Fetch a partition from a broker, in the leader epoch that the replica was given.
 
-        It must not be followed any more as it was before: see :meth:`unfollow`.
+        It must not be followed any more as it was before: see :meth:`unfollow`. Nothing is followed once the service
+        has stopped.
         """
         partition = replica.partition
         name = replica.topic_partition
         assert name not in self._followed, f"{name} is followed already"
+        if not self.running:
+            return
         followed = Followed(replica, partition.leader_epoch, partition.leader_and_isr.unclean_epoch)
         running = self._loops.get(leader)
         if running is None:

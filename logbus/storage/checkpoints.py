@@ -26,6 +26,7 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANED_OFFSETS = "cleaner-offset-checkpoint"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".logbus_cleanshutdown"
+BOOT_ID = ".logbus_boot"
 
 VERSION = 0
 FORMAT = 1

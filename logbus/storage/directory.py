@@ -36,6 +36,8 @@ class LogDirectory:
 
     :ivar logs: the logs in it, by partition.
     :ivar meta: whose it is, as far as ``meta.properties`` says.
+    :ivar is_new: no broker served from it before; if it stands in the place of another, what that one held is gone.
+    :ivar unsynced_lost: it was not closed cleanly, and the machine was started since: what was not synced is gone.
     """
 
     disk: IDisk
@@ -44,6 +46,8 @@ class LogDirectory:
     logs: dict[TopicPartition, Log] = field(factory=dict, init=False)
     leftovers: list[str] = field(factory=list, init=False)
     meta: Meta | None = field(default=None, init=False)
+    is_new: bool = field(default=False, init=False)
+    unsynced_lost: bool = field(default=False, init=False)
     _starts: dict[TopicPartition, int] = field(factory=dict, init=False)
     _log = Logger()
 
@@ -71,7 +75,8 @@ class LogDirectory:
 
         :raises StorageError: the disk failed, and is offline.
         """
-        marker = await self._take_marker()
+        found = await self._take_marker()
+        marker = found or {}
         recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
         start_offsets = self._starts = self._read_offsets(checkpoints.LOG_START_OFFSETS)
         high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
@@ -101,17 +106,35 @@ class LogDirectory:
             count += 1
             if count % _CHECKED_AT_ONCE == 0:
                 await self.disk.submit(Lane.READ, self.disk.exists, name)
+        self._look_for_losses(was_closed=found is not None and not recovered)
         self._log.info(
             "{root}: {count} logs opened, {recovered} of them recovered by scanning {scanned} bytes",
             root=self.disk.root, count=count, recovered=recovered, scanned=progress.scanned,
         )  # fmt: skip
 
-    async def _take_marker(self) -> dict[str, Any]:
-        """The marker's entries; the marker itself is gone for good when this returns."""
+    def _look_for_losses(self, *, was_closed: bool) -> None:
+        try:
+            seen = self.disk.read(checkpoints.BOOT_ID)
+        except FileNotFoundError:
+            self.is_new = True
+            return
+        boot_id = self.disk.boot_id
+        self.unsynced_lost = not was_closed and (boot_id is None or seen != boot_id.encode())
+
+    def remember_boot(self) -> Deferred[None]:
+        """
+        Put down in which run of the machine this is written. Only once it is known elsewhere what was lost in the one
+        before: it cannot be found out any more after that.
+        """
+        boot_id = (self.disk.boot_id or "").encode()
+        return self.disk.submit(Lane.BACKGROUND, self.disk.replace, checkpoints.BOOT_ID, boot_id)
+
+    async def _take_marker(self) -> dict[str, Any] | None:
+        """The marker's entries, None without one; the marker itself is gone for good when this returns."""
         try:
             data = self.disk.read(checkpoints.CLEAN_SHUTDOWN)
         except FileNotFoundError:
-            return {}
+            return None
         await self.disk.submit(Lane.BACKGROUND, _remove_for_good, self.disk, checkpoints.CLEAN_SHUTDOWN)
         try:
             return checkpoints.decode_marker(data)
@@ -119,7 +142,7 @@ class LogDirectory:
             self._log.warn(
                 "{root}: marker of a clean stop ignored: {problem}", root=self.disk.root, problem=str(problem)
             )
-            return {}
+            return None
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         try:

@@ -42,6 +42,7 @@ _THREADS = {Lane.SYNC: SYNCS, Lane.READ: AT_A_TIME, Lane.BACKGROUND: 1}
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 _NOWHERE = 2**63
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -56,6 +57,15 @@ def refusal(error: OSError, what: str) -> ApiError | None:
             ErrorCode.KAFKA_STORAGE_ERROR, f"cannot {what}: {error.strerror}; raise the limit on open files (ulimit -n)"
         )
     return None
+
+
+def read_boot_id() -> str | None:
+    """What the kernel calls this run of the machine; None if it does not say."""
+    try:
+        with open(_BOOT_ID, encoding="ascii") as file:
+            return file.read().strip() or None
+    except OSError:
+        return None
 
 
 def write_fully(fd: int, position: int, parts: Sequence[Buffer]) -> None:
@@ -172,6 +182,7 @@ class Disk:
 
     :ivar root: absolute path of the directory, which exists.
     :ivar failure: why it is offline, or None.
+    :ivar boot_id: of the machine's run, as the kernel says.
     :ivar residency: what of its files is in memory.
     :ivar reads: its cold reads.
     """
@@ -179,6 +190,7 @@ class Disk:
     root: str
     _reactor: IReactorFromThreads
     failure: StorageError | None = field(default=None, init=False)
+    boot_id: str | None = field(factory=read_boot_id, init=False)
     residency: Residency = field(factory=Residency, init=False)
     reads: ReadAhead = field(init=False)
     _listeners: list[Callable[[StorageError], None]] = field(factory=list, init=False)

@@ -103,6 +103,9 @@ class IDisk(Interface):
 
     root: str = Attribute("The directory's absolute path.")
     failure: StorageError | None = Attribute("Why the directory is offline; None while it is not.")
+    boot_id: str | None = Attribute(
+        "Tells one run of the machine from the next: what was not synced in another one is gone. None: not known."
+    )
 
     def on_failure(listener: Callable[[StorageError], None]) -> None:
         """Have ``listener`` called once, on the reactor thread, when the directory goes offline."""

@@ -198,6 +198,19 @@ class LogManager:
         """Whose directories these are, as far as they know; None if all are new."""
         return next((directory.meta for directory in self.directories if directory.meta is not None), None)
 
+    @property
+    def unsynced_lost(self) -> bool:
+        """
+        Whether what was not synced when the broker stopped is gone from some directory, as far as the start found: it
+        was not closed cleanly, and the machine was started since.
+        """
+        return any(directory.unsynced_lost for directory in self.directories)
+
+    @property
+    def logs_lost(self) -> bool:
+        """Whether some directory is new: if another one was in its place, all that it held is gone."""
+        return any(directory.is_new for directory in self.directories)
+
     def claim(self, broker_id: int, cluster_id: str) -> Deferred[None]:
         """
         Write down whose directories these are, or hold it against what is written there.
@@ -212,7 +225,13 @@ class LogManager:
                 await directory.claim(meta)
 
     def start_housekeeping(self) -> None:
-        """Begin with retention, compaction, checkpoints and expiry: the logs have their settings."""
+        """
+        Begin with retention, compaction, checkpoints and expiry: the logs have their settings, and the cluster knows
+        what this broker lost.
+        """
+        for directory in self.directories:
+            if directory.is_online:
+                directory.remember_boot().addErrback(self._not_remembered, directory)
         self.housekeeping.start()
         self.cleaner.start()
 
@@ -386,6 +405,10 @@ class LogManager:
                     await directory.checkpoint_start_offsets()
                 return log.log_start_offset
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} is not on this broker")
+
+    def _not_remembered(self, failure: Failure, directory: LogDirectory) -> None:
+        failure.trap(ApiError, StorageError)
+        self._log.warn("{root}: {error}", root=directory.disk.root, error=failure.getErrorMessage())
 
     def _failed(self, directory: LogDirectory, error: StorageError) -> None:
         lost = list(directory.logs)

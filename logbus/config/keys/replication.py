@@ -32,7 +32,7 @@ REPLICA_FETCH_RESPONSE_MAX_BYTES = int32(
     at_least=0,
 )
 REPLICA_FETCH_BACKOFF_MS = int32(
-    "replica.fetch.backoff.ms", 1000, "Milliseconds a follower waits after a fetch that failed.", at_least=0
+    "replica.fetch.backoff.ms", 1000, "Milliseconds a follower waits at most after a fetch that failed.", at_least=0
 )
 REPLICA_SOCKET_TIMEOUT_MS = int32(
     "replica.socket.timeout.ms",

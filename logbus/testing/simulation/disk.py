@@ -163,6 +163,8 @@ class MemoryDisk:
                 chosen = choice.names(entry.durable, entry.entries)
                 copy.entries = {name: survivor(child) for name, child in sorted(chosen.items())}
                 copy.durable = dict(copy.entries)
+                if chosen == entry.entries:
+                    copy.modified_ns = entry.modified_ns
                 return copy
             if entry not in inodes:
                 inodes[entry] = Inode(entry.after_power_cut(choice))
@@ -170,6 +172,7 @@ class MemoryDisk:
 
         tree = survivor(self.tree)
         assert isinstance(tree, Directory)
+        tree.boot = self.tree.boot + 1
         return MemoryDisk(self.root, tree)
 
     def after_kill(self) -> MemoryDisk:
@@ -183,6 +186,10 @@ class MemoryDisk:
         inode.cold_from = 0
 
     # -- IDisk
+
+    @property
+    def boot_id(self) -> str | None:
+        return f"boot {self.tree.boot}"
 
     def on_failure(self, listener: Callable[[StorageError], None]) -> None:
         self._listeners.append(listener)

@@ -126,9 +126,14 @@ class Choice:
 
 
 class Directory:
-    """Names, as the page cache has them and as the device has them."""
+    """
+    Names, as the page cache has them and as the device has them.
+
+    :ivar boot: of the root: in which run of the machine it is.
+    """
 
     def __init__(self) -> None:
+        self.boot = 0
         self.entries: dict[str, Inode | Directory] = {}
         self.durable: dict[str, Inode | Directory] = {}
         self.modified_ns = 0

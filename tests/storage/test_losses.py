@@ -1,0 +1,80 @@
+"""What a start finds out about what was lost."""
+
+from __future__ import annotations
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.storage.disk import read_boot_id
+from logbus.storage.manager import LogManager
+from logbus.testing.simulation.disk import MemoryDisk
+from logbus.testing.simulation.inodes import Choice
+from tests.storage.builders import PARTITION, a_manager, batch
+
+
+class LossTests(SynchronousTestCase):
+    """Lives of a broker, one after the other."""
+
+    def life(self, *disks: MemoryDisk, serves: bool = True, stops: bool = False) -> tuple[bool, bool]:
+        """Start, and say what the start found: whether the unsynced was lost, and whether a directory was."""
+        manager = a_manager(*disks)
+        self.successResultOf(manager.open())
+        found = (manager.unsynced_lost, manager.logs_lost)
+        self.write(manager)
+        if serves:
+            manager.start_housekeeping()
+        if stops:
+            self.successResultOf(manager.close())
+        return found
+
+    def write(self, manager: LogManager) -> None:
+        log = self.successResultOf(manager.create(PARTITION))
+        log.append_as_leader(batch(), 0)
+
+    def test_a_new_directory(self) -> None:
+        """It may stand in the place of another; once it was served from, it is known."""
+        disk = MemoryDisk()
+        self.assertEqual(self.life(disk, stops=True), (False, True))
+        self.assertEqual(self.life(disk.after_kill(), stops=True), (False, False))
+        # A second one that is new says so, whatever the first one holds.
+        self.assertEqual(self.life(disk.after_kill(), MemoryDisk("/b"), stops=True), (False, True))
+
+    def test_kills(self) -> None:
+        """The page cache outlives the process."""
+        disk = MemoryDisk()
+        self.life(disk)
+        self.assertEqual(self.life(disk.after_kill()), (False, False))
+
+    def test_power_cuts(self) -> None:
+        """It does not outlive the machine, even if nothing happens to be missing."""
+        for mode in ("lose", "keep"):
+            disk = MemoryDisk()
+            self.life(disk, stops=True)
+            disk = disk.after_kill()
+            self.life(disk)
+            disk = disk.after_power_cut(Choice(mode))
+            self.assertEqual(self.life(disk), (True, False))
+            self.assertEqual(self.life(disk.after_kill()), (False, False))
+
+    def test_a_clean_stop_before(self) -> None:
+        """What was closed cleanly outlives the machine's run."""
+        disk = MemoryDisk()
+        self.life(disk, stops=True)
+        self.assertEqual(self.life(disk.after_power_cut(Choice("keep"))), (False, False))
+
+    def test_a_start_that_did_not_end(self) -> None:
+        """As long as nobody was told of the loss, each start finds it again."""
+        disk = MemoryDisk()
+        self.life(disk)
+        disk = disk.after_power_cut(Choice("lose"))
+        self.assertEqual(self.life(disk, serves=False), (True, False))
+        self.assertEqual(self.life(disk.after_kill(), serves=False), (True, False))
+        self.assertEqual(self.life(disk.after_kill()), (True, False))
+        self.assertEqual(self.life(disk.after_kill()), (False, False))
+        fresh = MemoryDisk()
+        self.assertEqual(self.life(fresh, serves=False), (False, True))
+        self.assertEqual(self.life(fresh.after_kill()), (False, True))
+
+    def test_the_kernel_says_which_run_it_is(self) -> None:
+        """The same at every time of asking."""
+        self.assertEqual(read_boot_id(), read_boot_id())
+        self.assertRegex(read_boot_id() or "", "^[0-9a-f-]{36}$")
