@@ -23,7 +23,7 @@ from uuid import UUID
 
 from attrs import evolve
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.internet.defer import TimeoutError as DeferredTimeout
 from twisted.internet.interfaces import IProtocolFactory
 from twisted.logger import Logger
@@ -37,6 +37,7 @@ from logbus.cluster.controller.rules import TopicRules
 from logbus.cluster.controller.service import Controller
 from logbus.cluster.epochs import StoredEpochs
 from logbus.cluster.failures import FailureReports
+from logbus.cluster.fetcher import ReplicaFetcher
 from logbus.cluster.forwarding import Forwarder
 from logbus.cluster.link import ControllerLink
 from logbus.cluster.membership import Membership, ensure_cluster
@@ -67,6 +68,7 @@ from logbus.metastore.znodes import DEFAULT_ENTITY, Registration
 from logbus.metrics import ReactorTicks, Registry
 from logbus.model import Endpoint, TopicPartition
 from logbus.net.budget import RequestBudget
+from logbus.net.channel import Channel
 from logbus.net.limits import Complaints, ConnectionLedger
 from logbus.net.metrics import NetMetrics
 from logbus.net.protocol import KafkaServerFactory
@@ -74,7 +76,14 @@ from logbus.protocols import protocol_plugins
 from logbus.records.batch import Record, encode_batch, iter_records
 from logbus.routes import INTERNAL_TOPICS, routes
 from logbus.services import OrderedService
-from logbus.settings import cleaner_settings, connection_limits, metadata_store, request_memory, storage_settings
+from logbus.settings import (
+    cleaner_settings,
+    connection_limits,
+    fetch_settings,
+    metadata_store,
+    request_memory,
+    storage_settings,
+)
 from logbus.storage.disk import disks_at
 from logbus.storage.istorage import IDisk
 from logbus.storage.manager import LogManager
@@ -184,6 +193,15 @@ class Broker(OrderedService):
             self.random,
             config.get(keys.REQUEST_TIMEOUT_MS) / 1000,
         )
+        self.fetcher = ReplicaFetcher(
+            self.broker_id,
+            lambda: self.membership.epoch,
+            self.logs,
+            self._channel_for,
+            self.timers,
+            lambda: fetch_settings(config),
+        )
+        self.replicas.fetcher = self.fetcher
         self.epochs = StoredEpochs(self.logs.disks)
         self.receiver = AnnouncementReceiver(
             self.broker_id,
@@ -256,6 +274,7 @@ class Broker(OrderedService):
             _Part("logs", self._open_logs, self.logs.close),
             _Part("metastore", self._open_store, self.store.close),
             _Part("peers", lambda: None, self._hang_up),
+            _Part("fetcher", self.fetcher.startService, self.fetcher.stopService),
             _Part("listeners", self._bind, self._listening.close),
             _Part("membership", self._join, self.membership.unregister),
             _Part("groups", self.upkeep.start, self.upkeep.stop),
@@ -283,6 +302,12 @@ class Broker(OrderedService):
         self.failure_reports.close()
         self.peers.close()
         self.timers.close()
+
+    def _channel_for(self, broker_id: int, purpose: str) -> Deferred[Channel]:
+        try:
+            return self.peers.channel(self.peers.broker(broker_id), purpose)
+        except ApiError as e:
+            return fail(e)
 
     def _identity(self) -> Identity:
         incarnation = self.membership.registration.incarnation
@@ -322,7 +347,11 @@ class Broker(OrderedService):
             clients = {name: at for name, at in endpoints.items() if at.protocol == "kafka"}
             protocols = dict.fromkeys(clients, "PLAINTEXT")
             self.membership.registration = evolve(
-                self.membership.registration, endpoints=clients, security_protocols=protocols
+                self.membership.registration,
+                endpoints=clients,
+                security_protocols=protocols,
+                unsynced_lost=self.logs.unsynced_lost,
+                logs_lost=self.logs.logs_lost,
             )
 
         return self._listening.bind().addCallback(bound)
