@@ -39,6 +39,7 @@ from logbus.cluster.epochs import StoredEpochs
 from logbus.cluster.failures import FailureReports
 from logbus.cluster.fetcher import ReplicaFetcher
 from logbus.cluster.forwarding import Forwarder
+from logbus.cluster.isr import IsrKeeper
 from logbus.cluster.link import ControllerLink
 from logbus.cluster.membership import Membership, ensure_cluster
 from logbus.cluster.metadata import ClusterMetadata
@@ -230,6 +231,10 @@ class Broker(OrderedService):
         self.link = ControllerLink(
             self.broker_id, self.controller, self.metadata, self.peers, lambda: self.membership.epoch
         )
+        self.isr = IsrKeeper(
+            self.replicas, self.metadata, self.link, reactor, lambda: config.get(keys.REPLICA_LAG_TIME_MAX_MS)
+        )
+        self.replicas.cluster = self.isr
         self.failure_reports = FailureReports(self.link, reactor)
         self.topic_admin = TopicAdmin(
             self.controller,
@@ -274,6 +279,7 @@ class Broker(OrderedService):
             _Part("logs", self._open_logs, self.logs.close),
             _Part("metastore", self._open_store, self.store.close),
             _Part("peers", lambda: None, self._hang_up),
+            _Part("isr", self.isr.start, self.isr.stop),
             _Part("fetcher", self.fetcher.startService, self.fetcher.stopService),
             _Part("listeners", self._bind, self._listening.close),
             _Part("membership", self._join, self.membership.unregister),

@@ -50,6 +50,7 @@ class IsrKeeper:
     Sends wishes for other in-sync replicas, and looks for replicas that lag; the world around each :class:`Replica`.
 
     :param max_lag_ms: ``replica.lag.time.max.ms``; asked again every time.
+    :ivar followers_serve: whether consumers are sent to followers.
     :ivar expansions: how often replicas came into sync; ``shrinks``: how often they fell out of it.
     """
 
@@ -58,6 +59,7 @@ class IsrKeeper:
     _link: IControllerLink
     _clock: IReactorTime
     _max_lag_ms: Callable[[], int]
+    followers_serve: bool = False
     expansions: int = field(default=0, init=False)
     shrinks: int = field(default=0, init=False)
     _due: dict[Replica, None] = field(factory=dict, init=False)

@@ -4,6 +4,9 @@ Fetches: read what is there, or wait until there is enough.
 A fetch names partitions and offsets (:class:`Want`), and gets an answer for each (:class:`Got`).  It is answered at
 once when there are ``min_bytes``, when something is wrong, or when it must not wait; else it waits in the purgatory,
 woken by the replicas it wants, and reads again when enough may have come (Kafka's DelayedFetch).
+
+Consumers read what is committed, from the leader or, where they know how, from a follower (KIP-392).  Followers read
+up to the log's end, from the leader alone, which learns by that what they have.
 """
 
 from __future__ import annotations
@@ -12,14 +15,55 @@ from collections.abc import Sequence
 from typing import Protocol
 from uuid import UUID
 
-from attrs import define, field
+from attrs import define, field, frozen
 from twisted.internet.defer import Deferred
 
+from logbus.cluster.followers import Follower
 from logbus.cluster.purgatory import Delayed, Purgatory
-from logbus.cluster.replicas import Replica, Replicas, Watcher
+from logbus.cluster.replica import OffsetAndStart, Replica, Watcher
+from logbus.cluster.replicas import Replicas
+from logbus.cluster.selection import ISelector
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import NO_EPOCH, OffsetAndEpoch
 from logbus.records.slices import FileSlice
+
+
+@frozen
+class Asker:
+    """
+    Who fetches.
+
+    :ivar committed: wants committed transactions only.
+    :ivar broker_id: of the follower that asks, −1 for a consumer; ``broker_epoch``: of its life.
+    :ivar follows: a consumer that may be sent to a follower, and served by one (Fetch 11 and later).
+    :ivar rack: where that consumer is; empty if it does not say.
+    """
+
+    committed: bool = False
+    broker_id: int = -1
+    broker_epoch: int = -1
+    follows: bool = False
+    rack: str = ""
+
+    @property
+    def is_replica(self) -> bool:
+        """Whether it is a follower."""
+        return self.broker_id >= 0
+
+
+CONSUMER = Asker()
+COMMITTED_CONSUMER = Asker(committed=True)
+
+
+class Throttle:
+    """Holds replication back; this one does not."""
+
+    def holds_back(self, replica: Replica, follower: Follower) -> bool:
+        """Whether a follower gets no records of ``replica`` for now."""
+        return False
+
+    def sent(self, replica: Replica, follower: Follower, size: int) -> None:
+        """A follower gets so many bytes of ``replica``."""
 
 
 @define(eq=False, slots=True)
@@ -31,6 +75,8 @@ class Want:
     :ivar current_leader_epoch: the epoch the client believes in (−1: no check).
     :ivar last_fetched_epoch: epoch of the last record the client has (−1: no check for divergence).
     :ivar topic_id: the topic that is meant, where the client said which; another one of that name is not.
+    :ivar log_start_offset: where the log of a follower begins.
+    :ivar told: the high watermark, last stable offset and log start offset that the client was told last, if known.
     :ivar refused: set when the partition cannot even be looked for, for example because its topic id is unknown.
     """
 
@@ -41,6 +87,8 @@ class Want:
     current_leader_epoch: int = NO_EPOCH
     last_fetched_epoch: int = NO_EPOCH
     topic_id: UUID | None = None
+    log_start_offset: int = -1
+    told: tuple[int, int, int] | None = None
     refused: ApiError | None = None
 
 
@@ -49,6 +97,8 @@ class Got:
     """
     What one partition answers.
 
+    :ivar end: where reading stops for now: nothing more is given from there on.
+    :ivar preferred: the broker to read from instead (KIP-392), −1 for this one.
     :ivar diverging: where the client's log stops being a prefix of ours (KIP-595), instead of records.
     """
 
@@ -57,6 +107,8 @@ class Got:
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
+    end: int = -1
+    preferred: int = -1
     data: FileSlice | None = None
     diverging: OffsetAndEpoch | None = None
 
@@ -80,10 +132,15 @@ class Source(Protocol):
 
 @define(eq=False)
 class Once:
-    """The partitions of one request."""
+    """
+    The partitions of one request.
+
+    :param to_log_end: it is told when records are written, instead of when they are committed.
+    """
 
     _replicas: Replicas
     _wants: Sequence[Want]
+    _to_log_end: bool = False
     _watched: list[Replica] = field(factory=list, init=False)
 
     @property
@@ -96,31 +153,37 @@ class Once:
     def watch(self, watcher: Watcher) -> None:
         self._watched = [r for w in self._wants if (r := self._replicas.find(w.topic, w.partition)) is not None]
         for replica in self._watched:
-            replica.watchers[watcher] = None
+            replica.watchers_for(self._to_log_end)[watcher] = None
 
     def unwatch(self, watcher: Watcher) -> None:
         for replica in self._watched:
-            replica.watchers.pop(watcher, None)
+            replica.watchers_for(self._to_log_end).pop(watcher, None)
 
 
 @define(eq=False)
 class Reader:
-    """Answers fetches from this broker's replicas."""
+    """
+    Answers fetches from this broker's replicas.
+
+    :ivar selector: sends consumers to a replica near them; None: all read from the leader.
+    :ivar throttle: of what followers get.
+    """
 
     _replicas: Replicas
     _purgatory: Purgatory
+    selector: ISelector | None = None
+    throttle: Throttle = field(factory=Throttle)
 
     def fetch(
-        self, source: Source, *, min_bytes: int, max_bytes: int, max_wait_ms: int, committed: bool
+        self, source: Source, *, min_bytes: int, max_bytes: int, max_wait_ms: int, asker: Asker
     ) -> list[Got] | Deferred[list[Got]]:
         """
         Read what ``source`` wants, in its order.
 
         :param max_bytes: of the whole answer; the first batch found is given even when it is larger.
-        :param committed: read only below the last stable offset.
         :return: an answer for each want; a Deferred (cancellable) where it must wait for ``min_bytes``.
         """
-        got, size, urgent = self.read(source.wants(), max_bytes, committed)
+        got, size, urgent = self.read(source.wants(), max_bytes, asker)
         enough = min(min_bytes, max_bytes)
         if urgent or size >= enough or max_wait_ms <= 0 or source.empty:
             return got
@@ -128,14 +191,14 @@ class Reader:
         delayed: Delayed[list[Got]] = self._purgatory.wait(
             max_wait_ms,
             ready=lambda: arrivals.missing <= 0,
-            answer=lambda: self.read(source.wants(), max_bytes, committed)[0],
+            answer=lambda: self.read(source.wants(), max_bytes, asker)[0],
             leave=lambda: source.unwatch(arrivals),
         )
         arrivals = _Arrivals(self._purgatory, delayed, enough - size)
         source.watch(arrivals)
         return delayed.deferred
 
-    def read(self, wants: Sequence[Want], max_bytes: int, committed: bool) -> tuple[list[Got], int, bool]:
+    def read(self, wants: Sequence[Want], max_bytes: int, asker: Asker) -> tuple[list[Got], int, bool]:
         """Read now: the answers, how many bytes are in them, and whether the client should hear of it at once."""
         answers: list[Got] = []
         size, urgent, left = 0, False, max_bytes
@@ -145,12 +208,15 @@ class Reader:
             try:
                 if want.refused is not None:
                     raise want.refused
-                replica = self._replicas.leader(want.topic, want.partition, want.current_leader_epoch)
+                replica = self._replicas.get(want.topic, want.partition)
                 if want.topic_id is not None and want.topic_id != replica.topic_id:
                     raise ApiError(
                         ErrorCode.UNKNOWN_TOPIC_ID, f"{want.topic} has the id {replica.topic_id}, not {want.topic_id}"
                     )
-                self._read_one(got, replica, left, committed, min_one=size == 0)
+                if asker.is_replica:
+                    self._read_for_follower(got, replica, left, asker, min_one=size == 0)
+                else:
+                    self._read_for_consumer(got, replica, left, asker, min_one=size == 0)
             except (ApiError, StorageError) as e:
                 got.error = e if isinstance(e, ApiError) else ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e))
                 urgent = True
@@ -158,28 +224,70 @@ class Reader:
             if got.data is not None:
                 size += len(got.data)
                 left = max(0, max_bytes - size)
-            elif got.diverging is not None:
+            elif got.diverging is not None or got.preferred != -1:
                 urgent = True
+            elif asker.is_replica and self.selector is not None and want.told is not None:
+                # Its consumers wait for no record, but for the follower to hear that it is committed (KIP-392).
+                urgent = urgent or want.told[0] != got.high_watermark
         return answers, size, urgent
 
-    def _read_one(self, got: Got, replica: Replica, left: int, committed: bool, *, min_one: bool) -> None:
-        want, log = got.want, replica.log
+    def _read_for_consumer(self, got: Got, replica: Replica, left: int, asker: Asker, *, min_one: bool) -> None:
+        want, log, partition = got.want, replica.log, replica.partition
+        if partition.is_leader or not asker.follows:
+            partition.check_leader(want.current_leader_epoch)
+        else:
+            partition.check_epoch(want.current_leader_epoch)
         got.high_watermark = replica.high_watermark
         got.last_stable_offset = replica.last_stable_offset
         got.log_start_offset = log.log_start_offset
-        if want.last_fetched_epoch != NO_EPOCH:
-            ours = log.end_offset_for_epoch(want.last_fetched_epoch)
-            if ours.epoch == NO_EPOCH:
-                raise log.out_of_range(want.offset)
-            if ours.epoch < want.last_fetched_epoch or ours.offset < want.offset:
-                got.diverging = ours
+        got.end = got.last_stable_offset if asker.committed else got.high_watermark
+        if want.last_fetched_epoch != NO_EPOCH and self._diverges(got, replica):
+            return
+        if not partition.is_leader and got.high_watermark < want.offset <= log.log_end_offset:
+            # The leader says that it is committed, or the consumer would not ask for it.
+            raise ApiError(
+                ErrorCode.OFFSET_NOT_AVAILABLE,
+                f"{replica.topic_partition}: offset {want.offset} is not known to be committed on this follower yet",
+            )
+        if asker.rack and self.selector is not None and partition.is_leader:
+            got.preferred = self.selector.select(partition, want.offset, asker.rack)
+            if got.preferred != -1:
                 return
         if left <= 0 and not min_one:
             # Nothing more fits; but an offset that does not exist must not look like the end of the log.
             if not log.log_start_offset <= want.offset <= log.log_end_offset:
                 raise log.out_of_range(want.offset)
             return
-        got.data = replica.read(want.offset, min(left, want.max_bytes), committed=committed, min_one=min_one).data
+        got.data = replica.read(want.offset, min(left, want.max_bytes), committed=asker.committed, min_one=min_one).data
+
+    def _read_for_follower(self, got: Got, replica: Replica, left: int, asker: Asker, *, min_one: bool) -> None:
+        want, log = got.want, replica.log
+        follower = replica.partition.follower(asker.broker_id, want.current_leader_epoch, asker.broker_epoch)
+        got.log_start_offset = log.log_start_offset
+        if want.last_fetched_epoch == NO_EPOCH or not self._diverges(got, replica):
+            # First it is written down where the follower is: that may move the high watermark, which it is told.
+            replica.fetched(follower, OffsetAndStart(want.offset, want.log_start_offset))
+            if not self.throttle.holds_back(replica, follower):
+                got.data = replica.log.read(want.offset, min(left, want.max_bytes), None, min_one).data
+                if got.data is not None:
+                    self.throttle.sent(replica, follower, len(got.data))
+        got.high_watermark = replica.high_watermark
+        got.last_stable_offset = replica.last_stable_offset
+        got.end = log.log_end_offset
+
+    def _diverges(self, got: Got, replica: Replica) -> bool:
+        """
+        Whether the client's log is no prefix of ours.
+
+        :raise ApiError: OFFSET_OUT_OF_RANGE: its last epoch is before all that are known here.
+        """
+        want = got.want
+        ours = replica.log.end_offset_for_epoch(want.last_fetched_epoch)
+        if ours.epoch == NO_EPOCH:
+            raise replica.log.out_of_range(want.offset)
+        if ours.epoch < want.last_fetched_epoch or ours.offset < want.offset:
+            got.diverging = ours
+        return got.diverging is not None
 
 
 @define(eq=False)

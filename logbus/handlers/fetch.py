@@ -1,5 +1,9 @@
 """
-Fetch: with and without sessions, by topic name (up to version 12) and by topic id (from 13 on).
+Fetch: with and without sessions, by topic name (up to version 12) and by topic id (from 13 on), for consumers and for
+followers.
+
+A follower is who says so (a replica id) on a connection that proved to be that broker's, and nobody else
+(CVE-2018-1288).
 """
 
 from __future__ import annotations
@@ -7,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from attrs import define, field
+from attrs import define, field, frozen
 from twisted.internet.defer import Deferred
 
 from logbus.cluster.metadata import ClusterMetadata
-from logbus.cluster.reads import Got, Once, Reader, Source, Want
+from logbus.cluster.reads import Asker, Got, Once, Reader, Source, Want
 from logbus.cluster.replicas import Replicas
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.fetch_sessions import (
@@ -24,6 +28,7 @@ from logbus.handlers.fetch_sessions import (
     Remembered,
     TopicKey,
 )
+from logbus.handlers.leaders import LeaderHints
 from logbus.handlers.routing import Answer, serves
 from logbus.net.context import RequestContext
 from logbus.wire.connection import Request
@@ -32,13 +37,31 @@ from logbus.wire.messages.records import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
     PartitionData,
 )
 
 READ_COMMITTED = 1
+#: The first version whose consumers may be sent to a follower, and served by one (KIP-392).
+FOLLOWS_VERSION = 11
+#: The first version that says who leads, and the first that says where that is (KIP-951).
+LEADER_VERSION = 12
 TOPIC_ID_VERSION = 13
+REPLICA_STATE_VERSION = 15
+ENDPOINTS_VERSION = 16
 #: The first version whose readers know zstd (KIP-110).
 ZSTD_VERSION = 10
+
+
+@frozen
+class _Request:
+    """What the answer to a fetch must know of the question."""
+
+    asker: Asker
+    version: int
+    listener: str
+    session: FetchSession | None
+    full: bool
 
 
 @define(eq=False)
@@ -46,8 +69,8 @@ class FetchHandlers:
     """
     Serves Fetch.
 
-    :param max_bytes: of one answer, whatever the client asks for (``fetch.max.bytes``).
-    :ivar bytes_sent: of batches, so far.
+    :param max_bytes: of one answer to a consumer, whatever it asks for (``fetch.max.bytes``).
+    :ivar bytes_sent: of batches to consumers, so far; ``bytes_replicated``: to followers.
     """
 
     _reader: Reader
@@ -56,44 +79,76 @@ class FetchHandlers:
     sessions: FetchSessions
     max_bytes: int
     bytes_sent: int = field(default=0, init=False)
+    bytes_replicated: int = field(default=0, init=False)
+    _hints: LeaderHints = field(init=False)
+
+    @_hints.default
+    def _hints_of_metadata(self) -> LeaderHints:
+        return LeaderHints(self._metadata)
 
     @serves(1, 4, 17)
     def fetch(self, context: RequestContext, request: Request) -> Answer:
         message: FetchRequest = request.message
-        by_id = request.api_version >= TOPIC_ID_VERSION
-        if message.replica_id >= 0 or (message.replica_state is not None and message.replica_state.replica_id >= 0):
-            # Followers fetch on the inter-broker listener, not here (CVE-2018-1288).
-            return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, responses=[])
+        version = request.api_version
         try:
-            session, source, full = self._source(message, by_id, zstd=request.api_version >= ZSTD_VERSION)
+            asker = self._asker(context, message, version)
+            session, source, full = self._source(message, asker, version)
         except ApiError as e:
             return FetchResponse(error_code=e.code, responses=[])
+        asked = _Request(asker, version, context.listener, session, full)
         got = self._reader.fetch(
             source,
             min_bytes=message.min_bytes,
-            max_bytes=max(0, min(message.max_bytes, self.max_bytes)),
+            max_bytes=max(0, message.max_bytes if asker.is_replica else min(message.max_bytes, self.max_bytes)),
             max_wait_ms=message.max_wait_ms,
-            committed=message.isolation_level == READ_COMMITTED,
+            asker=asker,
         )
         if isinstance(got, Deferred):
-            return got.addCallback(self._answer, session, full)
-        return self._answer(got, session, full)
+            return got.addCallback(self._answer, asked)
+        return self._answer(got, asked)
 
-    def _source(self, message: FetchRequest, by_id: bool, *, zstd: bool) -> tuple[FetchSession | None, Source, bool]:
+    def _asker(self, context: RequestContext, message: FetchRequest, version: int) -> Asker:
+        """
+        Who asks.
+
+        :raise ApiError: CLUSTER_AUTHORIZATION_FAILED: it calls itself a broker that it is not; STALE_BROKER_EPOCH: it
+            is what that broker was in a former life.
+        """
+        broker_id, epoch = message.replica_id, -1
+        if version >= REPLICA_STATE_VERSION:
+            state = message.replica_state
+            broker_id, epoch = (-1, -1) if state is None else (state.replica_id, state.replica_epoch)
+        if broker_id < 0:
+            committed = message.isolation_level == READ_COMMITTED
+            return Asker(committed, follows=version >= FOLLOWS_VERSION, rack=message.rack_id)
+        if context.broker != broker_id:
+            raise ApiError(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"who fetches as broker {broker_id} did not prove to be it"
+            )
+        known = self._metadata.brokers.get(broker_id)
+        if known is not None and epoch < known.epoch:
+            raise ApiError(
+                ErrorCode.STALE_BROKER_EPOCH,
+                f"broker {broker_id} fetches with the broker epoch {epoch}; now it is {known.epoch}",
+            )
+        return Asker(broker_id=broker_id, broker_epoch=epoch)
+
+    def _source(self, message: FetchRequest, asker: Asker, version: int) -> tuple[FetchSession | None, Source, bool]:
         """What to read from: the session, if there is one; the source; and whether all of it must be answered."""
-        session_id, epoch = message.session_id, message.session_epoch
+        session_id, epoch, follower = message.session_id, message.session_epoch, asker.broker_id
+        by_id = version >= TOPIC_ID_VERSION
         if epoch == FINAL_EPOCH or (epoch == INITIAL_EPOCH and session_id != NO_SESSION):
-            self.sessions.close(session_id)
-        wants = self._wants(message, by_id, zstd=zstd)
+            self.sessions.close(session_id, follower)
+        wants = self._wants(message, by_id, zstd=version >= ZSTD_VERSION)
         if epoch == FINAL_EPOCH:
-            return None, Once(self._replicas, wants), True
+            return None, Once(self._replicas, wants, asker.is_replica), True
         if epoch == INITIAL_EPOCH:
-            session = self.sessions.create(by_id=by_id) if wants else None
+            session = self.sessions.create(by_id=by_id, follower=follower) if wants else None
             if session is None:
-                return None, Once(self._replicas, wants), True
+                return None, Once(self._replicas, wants, asker.is_replica), True
             session.update(wants, [])
             return session, session, True
-        session = self.sessions.resume(session_id, epoch, by_id=by_id)
+        session = self.sessions.resume(session_id, epoch, by_id=by_id, follower=follower)
         session.update(wants, self._forgotten(message, by_id))
         self._resolve_again(session)
         return session, session, False
@@ -112,6 +167,7 @@ class FetchHandlers:
                     max_bytes=asked.partition_max_bytes,
                     current_leader_epoch=asked.current_leader_epoch,
                     last_fetched_epoch=asked.last_fetched_epoch,
+                    log_start_offset=asked.log_start_offset,
                     topic_id=topic_id,
                     refused=refused,
                     topic_key=key,
@@ -156,11 +212,14 @@ class FetchHandlers:
             for partition in topic.partitions
         ]
 
-    def _answer(self, got: Sequence[Got], session: FetchSession | None, full: bool) -> FetchResponse:
+    def _answer(self, got: Sequence[Got], asked: _Request) -> FetchResponse:
+        session = asked.session
         if session is not None:
-            got = session.worth_telling(got, everything=full)
+            got = session.worth_telling(got, everything=asked.full)
         topics: list[FetchableTopicResponse] = []
         last: TopicKey | None = None
+        size = 0
+        hints: list[LeaderIdAndEpoch] = []
         for answer in got:
             want = answer.want
             assert isinstance(want, Remembered)
@@ -170,10 +229,22 @@ class FetchHandlers:
                     topics.append(FetchableTopicResponse(topic=last, partitions=[]))
                 else:
                     topics.append(FetchableTopicResponse(topic_id=last, partitions=[]))
-            topics[-1].partitions.append(partition_answer(answer, want))
+            data = partition_answer(answer, want)
+            topics[-1].partitions.append(data)
             if answer.data is not None:
-                self.bytes_sent += answer.data.length
-        return FetchResponse(session_id=session.session_id if session else NO_SESSION, responses=topics)
+                size += answer.data.length
+            elif answer.error is not None and asked.version >= LEADER_VERSION:
+                data.current_leader = hint = self._hints.hint(want.topic, want.partition, answer.error)
+                if hint is not None:
+                    hints.append(hint)
+        if asked.asker.is_replica:
+            self.bytes_replicated += size
+        else:
+            self.bytes_sent += size
+        response = FetchResponse(session_id=session.session_id if session else NO_SESSION, responses=topics)
+        if hints and asked.version >= ENDPOINTS_VERSION:
+            response.node_endpoints = self._hints.endpoints(asked.listener, hints)
+        return response
 
 
 def partition_answer(got: Got, want: Want) -> PartitionData:
@@ -186,6 +257,7 @@ def partition_answer(got: Got, want: Want) -> PartitionData:
         last_stable_offset=got.last_stable_offset,
         log_start_offset=got.log_start_offset,
         aborted_transactions=None,
+        preferred_read_replica=got.preferred,
         records=got.data if got.data is not None else b"",
     )
     if got.diverging is not None:

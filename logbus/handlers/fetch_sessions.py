@@ -36,15 +36,15 @@ class Remembered(Want):
     """A partition of a session, with what the client was last told of it."""
 
     topic_key: TopicKey = ""
-    told: tuple[int, int, int] | None = None
 
 
 @define(eq=False)
 class FetchSession:
     """
-    What one consumer wants; a :class:`~logbus.cluster.reads.Source` of fetches.
+    What one consumer or follower wants; a :class:`~logbus.cluster.reads.Source` of fetches.
 
     :ivar epoch: the epoch the next request must carry.
+    :ivar follower: the broker that follows by it; −1 in a consumer's session.
     :ivar by_id: whether the client names topics by id; a session never mixes the two.
     """
 
@@ -52,6 +52,7 @@ class FetchSession:
     by_id: bool
     last_used: float
     _replicas: Replicas
+    follower: int = -1
     epoch: int = 1
     partitions: dict[Key, Remembered] = field(factory=dict, init=False)
     _dirty: dict[Key, None] = field(factory=dict, init=False)
@@ -110,7 +111,7 @@ class FetchSession:
                 del self._keys[name]
                 replica = self._watched.pop(name, None)
                 if replica is not None:
-                    replica.watchers.pop(self, None)
+                    self._watchers(replica).pop(self, None)
 
     def nameless(self) -> list[Remembered]:
         """The partitions of topics whose ids were not known."""
@@ -130,11 +131,16 @@ class FetchSession:
             if key not in self.partitions:
                 continue
             state = (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset)
-            has_news = answer.data is not None or answer.error is not None or answer.diverging is not None
+            has_news = (
+                answer.data is not None
+                or answer.error is not None
+                or answer.diverging is not None
+                or answer.preferred != -1
+            )
             if has_news:
                 self._dirty.pop(key, None)
                 self._dirty[key] = None
-            elif want.offset >= answer.last_stable_offset:
+            elif want.offset >= answer.end:
                 self._dirty.pop(key, None)
             if everything or has_news or want.told != state:
                 told.append(answer)
@@ -144,8 +150,11 @@ class FetchSession:
     def close(self) -> None:
         """Watch nothing any more."""
         for replica in self._watched.values():
-            replica.watchers.pop(self, None)
+            self._watchers(replica).pop(self, None)
         self._watched.clear()
+
+    def _watchers(self, replica: Replica) -> dict[Watcher, None]:
+        return replica.watchers_for(self.follower >= 0)
 
     def _look_at(self, want: Want) -> None:
         """Watch the replica behind ``want``, which may be another one than last time (a recreated topic)."""
@@ -155,10 +164,10 @@ class FetchSession:
         if replica is before:
             return
         if before is not None:
-            before.watchers.pop(self, None)
+            self._watchers(before).pop(self, None)
             del self._watched[name]
         if replica is not None:
-            replica.watchers[self] = None
+            self._watchers(replica)[self] = None
             self._watched[name] = replica
 
 
@@ -179,20 +188,26 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def create(self, *, by_id: bool) -> FetchSession | None:
-        """A new session, or None when all slots are taken by sessions in use."""
+    def create(self, *, by_id: bool, follower: int = -1) -> FetchSession | None:
+        """
+        A new session, or None when all slots are taken by sessions in use.
+
+        :param follower: the broker that follows by it: it comes before consumers (KIP-227).
+        """
         now = self._seconds()
         while len(self._sessions) >= self.slots:
             oldest = next(iter(self._sessions.values()), None)
-            if oldest is None or now - oldest.last_used < EVICTION_SECONDS:
+            if follower >= 0:
+                oldest = next((session for session in self._sessions.values() if session.follower < 0), oldest)
+            if oldest is None or (follower < 0 and now - oldest.last_used < EVICTION_SECONDS):
                 return None
-            self.close(oldest.session_id)
+            self.close(oldest.session_id, oldest.follower)
         while (session_id := self._random.randint(1, 2**31 - 1)) in self._sessions:
             pass
-        session = self._sessions[session_id] = FetchSession(session_id, by_id, now, self._replicas)
+        session = self._sessions[session_id] = FetchSession(session_id, by_id, now, self._replicas, follower)
         return session
 
-    def resume(self, session_id: int, epoch: int, *, by_id: bool) -> FetchSession:
+    def resume(self, session_id: int, epoch: int, *, by_id: bool, follower: int = -1) -> FetchSession:
         """
         The session an incremental fetch continues.
 
@@ -200,7 +215,7 @@ class FetchSessions:
             client starts a new session.
         """
         session = self._sessions.get(session_id)
-        if session is None:
+        if session is None or session.follower != follower:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {session_id}")
         if epoch != session.epoch:
             raise ApiError(
@@ -214,10 +229,11 @@ class FetchSessions:
         self._sessions.move_to_end(session_id)
         return session
 
-    def close(self, session_id: int) -> None:
-        """Give a session up; unknown ones are ignored."""
-        session = self._sessions.pop(session_id, None)
-        if session is not None:
+    def close(self, session_id: int, follower: int = -1) -> None:
+        """Give a session up; unknown ones, and those of others, are ignored."""
+        session = self._sessions.get(session_id)
+        if session is not None and session.follower == follower:
+            del self._sessions[session_id]
             session.close()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cluster.reads import Got, Once, Want
+from logbus.cluster.reads import Asker, Got, Once, Want
 from logbus.errors import ErrorCode
 from logbus.model import LeaderAndIsr
 from logbus.testing.simulation.disk import broken
@@ -31,7 +31,7 @@ class ReadCase(SynchronousTestCase):
             min_bytes=least,
             max_bytes=most,
             max_wait_ms=wait,
-            committed=False,
+            asker=Asker(),
         )
 
     def append(self, partition: int = 0, size: int = 1) -> int:
@@ -67,7 +67,7 @@ class AtOnce(ReadCase):
     def test_nothing_wanted(self) -> None:
         """Without partitions there is nothing to wait for."""
         source = Once(self.replicas, [])
-        got = self.server.broker.reader.fetch(source, min_bytes=1, max_bytes=1, max_wait_ms=9999, committed=False)
+        got = self.server.broker.reader.fetch(source, min_bytes=1, max_bytes=1, max_wait_ms=9999, asker=Asker())
         self.assertEqual(got, [])
 
     def test_errors_are_not_waited_for(self) -> None:

@@ -140,12 +140,11 @@ class SessionCase(SynchronousTestCase):
 
     def test_errors_come_again_until_they_end(self) -> None:
         """A partition in trouble is in every answer, and then tells that it is well."""
-        session = self.ask(("t", 0, 0)).session_id
+        session = self.ask(("t", 0, 0), current_leader_epoch=2).session_id
         replica = self.server.broker.replicas.get("t", 0)
-        replica.take(LeaderAndIsr(leader=5, leader_epoch=1, isr=(5,)))
         for epoch in (1, 2):
             told = self.told(self.ask(session=(session, epoch)))
-            self.assertEqual(told, [("t", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)])
+            self.assertEqual(told, [("t", 0, ErrorCode.UNKNOWN_LEADER_EPOCH, -1)])
         replica.take(LeaderAndIsr(leader=0, leader_epoch=2, isr=(0,)))
         self.assertEqual(self.told(self.ask(session=(session, 3))), [("t", 0, 0, 0)])
         self.assertEqual(self.told(self.ask(session=(session, 4))), [])

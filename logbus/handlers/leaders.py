@@ -1,0 +1,43 @@
+"""
+Where to go instead: the leader of a partition, in the answer to a request that should have gone to it (KIP-951).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from attrs import frozen
+
+from logbus.cluster.metadata import ClusterMetadata
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
+from logbus.wire.messages.records import LeaderIdAndEpoch, NodeEndpoint
+
+ELSEWHERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+"""The errors that are answered so."""
+
+
+@frozen
+class LeaderHints:
+    """Knows leaders from the metadata, which may be ahead of what this broker's replicas know."""
+
+    _metadata: ClusterMetadata
+
+    def hint(self, topic: str, partition: int, error: ApiError) -> LeaderIdAndEpoch | None:
+        """Who leads, if that helps against ``error``, and is known."""
+        if error.code not in ELSEWHERE:
+            return None
+        known = self._metadata.partition(TopicPartition(topic, partition))
+        if known is None or known.leader < 0:
+            return None
+        return LeaderIdAndEpoch(leader_id=known.leader, leader_epoch=known.leader_epoch)
+
+    def endpoints(self, listener: str, hints: Iterable[LeaderIdAndEpoch | None]) -> list[NodeEndpoint]:
+        """Where those leaders are for a client that came in on ``listener``."""
+        found = []
+        for number in dict.fromkeys(hint.leader_id for hint in hints if hint is not None):
+            broker = self._metadata.brokers.get(number)
+            at = broker.endpoints.get(listener) if broker is not None else None
+            if broker is not None and at is not None:
+                found.append(NodeEndpoint(node_id=number, host=at.host, port=at.port, rack=broker.rack))
+        return found
