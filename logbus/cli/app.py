@@ -74,6 +74,7 @@ app = LazyGroup(
         "metadata": ("logbus.cli.metadata:metadata", "Move metadata between a data directory and ZooKeeper."),
         "dump-log": ("logbus.cli.dump:dump_log", "Show what is in the files of a log, and what is damaged."),
         "bench": ("logbus.cli.bench:bench", "Measure produce, fetch and latency of a broker."),
+        "simulate": ("logbus.cli.simulating:simulate", "Let things go wrong in simulated clusters."),
     },
 )
 click.version_option(__version__, prog_name="logbus", message="%(prog)s %(version)s")(app)

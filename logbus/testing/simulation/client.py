@@ -38,6 +38,7 @@ class View:
         self.topic_id = bytes(16)
         self.leaders: dict[int, tuple[int, int]] = {}
         self.random = random
+        self._epochs: dict[int, int] = {}
         self._brokers = dict(brokers)
         self._timers = Timers(reactor)
         self._channels: dict[tuple[int, str], Channel] = {}
@@ -135,13 +136,15 @@ class View:
             self.topic_id = topic.topic_id
             for each in topic.partitions:
                 index = each.partition_index
-                if each.leader_id >= 0 and each.leader_epoch >= self.leaders.get(index, (0, -1))[1]:
+                # A broker that was away for a while may not know yet what others do (KIP-320).
+                if each.leader_id >= 0 and each.leader_epoch >= self._epochs.get(index, -1):
                     self.leaders[index] = (each.leader_id, each.leader_epoch)
+                    self._epochs[index] = each.leader_epoch
 
 
 def name_of(code: int) -> str:
     """An error's name."""
-    return ErrorCode(code).name if code in {each.value for each in ErrorCode} else str(code)
+    return next((each.name for each in ErrorCode if each == code), str(code))
 
 
 __all__ = ["ApiError", "Unavailable", "View", "name_of"]

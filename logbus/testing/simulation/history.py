@@ -9,6 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
 
 from attrs import define, field, frozen
 
@@ -68,20 +70,49 @@ class History:
     """
     Everything that happened, in the order in which it ended.
 
-    :ivar most: anomalies of a kind that are told one by one.
+    :ivar phantoms: values that were read, never acknowledged, and are not in the log in the end; filled by
+        :meth:`without_phantoms`.
     """
 
     sends: list[Send] = field(factory=list)
     polls: list[Poll] = field(factory=list)
+    phantoms: set[int] = field(factory=set)
 
-    def check(self, *, finished: bool = True) -> list[Anomaly]:
+    def without_phantoms(self, readers: frozenset[str]) -> History:
+        """
+        The history as it would be had nobody read what was never acknowledged and then went with the power.
+
+        A consumer that saw such values is not asked for what took their places: it had passed by. What ``readers``,
+        who read everything in the end, did not see is a phantom.
+        """
+        certain = {
+            (send.partition, send.offset + index, value)
+            for send in self.sends
+            if send.outcome == OK and send.offset is not None
+            for index, value in enumerate(send.values)
+        }
+        certain |= {
+            (poll.partition, *record) for poll in self.polls if poll.consumer in readers for record in poll.records
+        }
+        seen = {(poll.partition, *record): poll.consumer for poll in self.polls for record in poll.records}
+        phantoms = seen.keys() - certain
+        misled = {
+            (poll.consumer, poll.partition)
+            for poll in self.polls
+            if any((poll.partition, *record) in phantoms for record in poll.records)
+        }
+        kept = [poll for poll in self.polls if (poll.consumer, poll.partition) not in misled]
+        return History(self.sends, kept, {value for _, _, value in phantoms})
+
+    def check(self, *, finished: bool = True, readers: frozenset[str] = frozenset()) -> list[Anomaly]:
         """
         All anomalies.
 
         :param finished: whether consumers went on, after all faults, until nothing more came: only then is what was
             never polled missing.
+        :param readers: consumers that read everything in the end, and must have seen it all, whoever saw it before.
         """
-        view = _View(self.sends, self.polls)
+        view = _View(self.sends, self.polls, readers)
         found = [*view.inconsistent_offsets(), *view.duplicates(), *view.aborted_reads()]
         found += view.order_of_polls()
         found += view.order_of_sends()
@@ -94,11 +125,13 @@ class History:
         """Values that were acknowledged."""
         return sum(len(send.values) for send in self.sends if send.outcome == OK)
 
-    def worst_lag(self) -> float:
+    def worst_lag(self, late: frozenset[str] = frozenset()) -> float:
         """
         The longest time, in seconds, for which a consumer that asked was not shown an acknowledged value.
 
         A poll that ended at an offset shows that the consumer had seen nothing beyond.
+
+        :param late: consumers that do not count, as they began to read late.
         """
         acknowledged: dict[int, list[tuple[int, float]]] = defaultdict(list)
         for send in self.sends:
@@ -114,6 +147,8 @@ class History:
             earliest[partition] = ([offset for offset, _ in pairs], ends)
         worst = 0.0
         for poll in self.polls:
+            if poll.consumer in late:
+                continue
             offsets, ends = earliest.get(poll.partition, ([], []))
             after = poll.records[-1][0] + 1 if poll.records else poll.position
             place = bisect_left(offsets, after)
@@ -125,7 +160,7 @@ class History:
 class _View:
     """A history, sorted by what the questions are."""
 
-    def __init__(self, sends: Sequence[Send], polls: Sequence[Poll]) -> None:
+    def __init__(self, sends: Sequence[Send], polls: Sequence[Poll], readers: frozenset[str]) -> None:
         self._sends = sends
         self._polls = polls
         # Where each value was seen, and what was seen at each offset, whoever said so.
@@ -137,12 +172,15 @@ class _View:
             if send.outcome == OK and send.offset is not None:
                 for index, value in enumerate(send.values):
                     self._note(send.partition, send.offset + index, value, f"told to {send.producer}")
+        self._seen_last: set[int] = set()
         by_partition: dict[int, set[int]] = defaultdict(set)
         for poll in polls:
             for offset, value in poll.records:
                 self._note(poll.partition, offset, value, f"polled by {poll.consumer} at {poll.time:.3f}")
                 by_partition[poll.partition].add(offset)
                 self._polled_values[value] = (poll.partition, offset)
+                if not readers or poll.consumer in readers:
+                    self._seen_last.add(value)
         for partition, offsets in by_partition.items():
             self._polled[partition] = sorted(offsets)
 
@@ -210,7 +248,7 @@ class _View:
         for send in sorted(self._sends, key=lambda send: send.begin):
             offsets = [known[value][1] for value in send.values if value in known]
             key = (send.producer, send.partition)
-            for one, other in zip(offsets, offsets[1:], strict=False):
+            for one, other in pairwise(offsets):
                 if other <= one:
                     yield Anomaly("nonmonotonic-send", f"{send.producer}'s batch {_some(send.values)} is out of order")
                     break
@@ -223,26 +261,29 @@ class _View:
                     f"{send.producer} sent {send.values[0]} to partition {send.partition} after {before[2]}, and it is "
                     f"at offset {offsets[0]}, before {before[1]}",
                 )
-            last[key] = (send.end, offsets[-1], send.values[-1])
+            # What nobody knows the outcome of may still be on its way, and arrive whenever it likes.
+            if send.outcome == OK:
+                last[key] = (send.end, offsets[-1], send.values[-1])
 
     def missing(self) -> Iterator[Anomaly]:
-        """Acknowledged values that nobody ever polled."""
+        """Acknowledged values that nobody polled, or that are not there any more in the end."""
         for send in self._sends:
             if send.outcome != OK:
                 continue
-            lost = [value for value in send.values if value not in self._polled_values]
+            lost = [value for value in send.values if value not in self._seen_last]
             if not lost:
                 continue
             polled = self._polled.get(send.partition)
             below = send.offset is not None and polled and send.offset < polled[-1]
             yield Anomaly(
                 "lost-write" if below else "unseen",
-                f"{_some(lost)} of {send.producer}, acknowledged at {send.end:.3f} as offset {send.offset} of partition "
-                f"{send.partition}, was never polled" + (f"; offset {polled[-1]} was" if below and polled else ""),
+                f"{_some(lost)} of {send.producer}, acknowledged at {send.end:.3f} as offset {send.offset} of "
+                f"partition {send.partition}, was not polled"
+                + (f"; offset {polled[-1]} was" if below and polled else ""),
             )
 
 
-def _told(things: Mapping[object, str]) -> str:
+def _told(things: Mapping[Any, str]) -> str:
     return " and ".join(f"{thing} ({how})" for thing, how in list(things.items())[:3])
 
 

@@ -126,10 +126,13 @@ class Nemesis:
         return self._at_step("power-cut-at-step", broker, steps, lambda: self._power_cut(broker, down, mode))
 
     def _kill_all(self, down: Sequence[tuple[int, float]]) -> bool:
-        return any([self._kill(broker, seconds) for broker, seconds in down])
+        # A list: all of them, also after the first.
+        done = [self._kill(broker, seconds) for broker, seconds in down]
+        return any(done)
 
     def _blackout(self, down: Sequence[tuple[int, float]], mode: str) -> bool:
-        return any([self._power_cut(broker, seconds, mode) for broker, seconds in down])
+        done = [self._power_cut(broker, seconds, mode) for broker, seconds in down]
+        return any(done)
 
     def _restart(self, broker: int) -> bool:
         node = self.nodes[broker]
@@ -208,7 +211,7 @@ class Nemesis:
 
     def _reset(self, broker: int) -> bool:
         others = [*self.clients, *(host_of(each) for each in self.nodes if each != broker)]
-        return sum([self.world.network.reset(host_of(broker), each) for each in others]) > 0
+        return sum(self.world.network.reset(host_of(broker), each) for each in others) > 0
 
     # Disks.
 

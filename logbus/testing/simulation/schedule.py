@@ -31,23 +31,31 @@ class Fault:
         return [self.at, self.kind, self.args]
 
 
-def fault_from_json(value: Any) -> Fault:
+def fault_from_json(value: Any, brokers: int) -> Fault:
     """
     Read what :meth:`Fault.as_json` made.
 
+    :param brokers: how many there are; their ids count from 1.
     :raise ValueError: it is none.
     """
     try:
         at, kind, args = value
-        if kind not in KINDS or not isinstance(args, dict) or float(at) < 0:
-            raise ValueError
-        return Fault(float(at), kind, args)
-    except (TypeError, ValueError):
+        fault = Fault(float(at), kind, dict(args))
+        _, least, draw = KINDS[kind]
+    except (KeyError, TypeError, ValueError):
         raise ValueError(f'{value!r} is not a fault such as [12.5, "kill", {{"broker": 1, "down": 3}}]') from None
+    wanted = sorted(draw(Random(0), range(1, max(least, brokers) + 1)))
+    if sorted(fault.args) != wanted:
+        raise ValueError(f"{kind} takes {', '.join(wanted)}, not {', '.join(sorted(fault.args)) or 'nothing'}")
+    named = [fault.args[name] for name in ("broker", "from", "to") if fault.args.get(name) is not None]
+    if not all(isinstance(each, int) and 1 <= each <= brokers for each in named):
+        raise ValueError(f"{value!r}: brokers are numbered from 1 to {brokers}")
+    return fault
 
 
 def _seconds(random: Random, least: float, most: float) -> float:
-    return round(least * (most / least) ** random.random(), 3)
+    seconds: float = least * (most / least) ** random.random()
+    return round(seconds, 3)
 
 
 def _kill(random: Random, brokers: Sequence[int]) -> Arguments:

@@ -210,6 +210,11 @@ class Consumer:
         while not self._stopped:
             await self.poll()
 
+    @property
+    def is_at_the_end(self) -> bool:
+        """Whether it has read all that was committed when it last asked."""
+        return self.end >= 0 and self.position >= self.end
+
     def stop(self) -> None:
         """No further poll."""
         self._stopped = True
@@ -235,11 +240,12 @@ class Consumer:
         self._trouble = 0
         self.end = answer.high_watermark
         self.answered_at = self.view.reactor.seconds()
-        self._take(bytes(answer.records or b""))
+        records: Any = answer.records
+        self._take(bytes(records or b""))
 
     async def _refused(self, code: int) -> None:
         self.job.errors[name_of(code)] += 1
-        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE and self.position:
             # Nothing is deleted in these logs: what it read a moment ago is gone.
             self._trouble += 1
             if self._trouble == 1:

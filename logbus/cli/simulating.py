@@ -1,0 +1,197 @@
+"""``logbus simulate``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from logbus.cli.options import json_option
+from logbus.cli.output import Progress, print_json, print_table
+
+if TYPE_CHECKING:
+    from logbus.testing.simulation.schedule import Fault
+    from logbus.testing.simulation.series import Series
+
+
+@click.command()
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="The first seed.")
+@click.option("--seeds", type=click.IntRange(min=1), default=20, show_default=True, help="How many seeds.")
+@click.option("--hours", type=click.FloatRange(min=0), default=0.0, help="Go on for so many simulated hours instead.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=1, max=86_400),
+    default=60.0,
+    show_default=True,
+    help="Simulated seconds of trouble for each seed.",
+)
+@click.option("--brokers", type=click.IntRange(1, 25), default=3, show_default=True, help="Brokers.")
+@click.option("--partitions", type=click.IntRange(1, 1000), default=2, show_default=True, help="Partitions.")
+@click.option("--replication-factor", type=click.IntRange(1, 25), default=None, help="Default: 3, or all brokers.")
+@click.option("--min-insync", type=click.IntRange(1, 25), default=None, help="min.insync.replicas; default: 2, or 1.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0.01, max=10_000),
+    default=5.0,
+    show_default=True,
+    help="Batches a second, over all producers.",
+)
+@click.option("--faults", default="all", show_default=True, help="Kinds of faults, with commas between; or all, none.")
+@click.option(
+    "--between", type=click.FloatRange(min=0.1), default=8.0, show_default=True, help="Seconds from fault to fault."
+)
+@click.option("--flush/--no-flush", default=True, show_default=True, help="log.flush.before.ack of the topic.")
+@click.option("--schedule", "schedule_text", metavar="JSON", default=None, help="Just these faults, or @FILE.")
+@click.option("--shrink/--no-shrink", default=True, show_default=True, help="Look for the faults that it takes.")
+@click.option("--expect-acked", type=click.IntRange(min=0), default=1, show_default=True, help="Batches, or it fails.")
+@click.option("--expect-faults", type=click.IntRange(min=0), default=0, show_default=True, help="Faults, or it fails.")
+@json_option
+def simulate(
+    seed: int,
+    seeds: int,
+    hours: float,
+    seconds: float,
+    brokers: int,
+    partitions: int,
+    replication_factor: int | None,
+    min_insync: int | None,
+    rate: float,
+    faults: str,
+    between: float,
+    flush: bool,
+    schedule_text: str | None,
+    shrink: bool,
+    expect_acked: int,
+    expect_faults: int,
+    as_json: bool,
+) -> None:
+    """Run clusters on a virtual clock, let things go wrong, and look for broken promises.
+
+    The same seed gives the same run. A seed that fails is told with the shortest schedule of faults that makes it
+    fail, and with the command that runs it again.
+
+    \b
+    Example:
+      logbus simulate --seeds 100
+      logbus simulate --hours 1000 --faults kill,power-cut,isolate --json
+
+    Exit status: 0 nothing was broken, 1 something was, or too little happened; 2 wrong usage.
+    """
+    from twisted.logger import globalLogBeginner
+
+    from logbus.testing.simulation.run import Settings
+    from logbus.testing.simulation.series import run_series
+
+    factor = min(3, brokers) if replication_factor is None else replication_factor
+    if factor > brokers:
+        raise click.BadParameter(f"{factor} replicas need as many brokers", param_hint="--replication-factor")
+    minimum = min(2, factor) if min_insync is None else min_insync
+    if minimum > factor:
+        raise click.BadParameter(f"of {factor} replicas {minimum} cannot be in sync", param_hint="--min-insync")
+    kinds = _kinds(faults)
+    schedule = None if schedule_text is None else _schedule(schedule_text, brokers)
+    settings = Settings(
+        brokers=brokers,
+        partitions=partitions,
+        replication=factor,
+        min_insync=minimum,
+        rate=rate,
+        seconds=seconds,
+        kinds=kinds,
+        between=between,
+        flush=flush,
+    )
+    globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
+    progress = Progress()
+
+    def show(series: Series, seed: int) -> None:
+        progress.show(
+            f"seed {seed}: {series.virtual_seconds / 3600:.2f} h at {series.ratio:.0f}x, {series.acknowledged} batches "
+            f"acknowledged, {series.faults} faults, {len(series.failures)} failures"
+        )
+
+    series = run_series(
+        settings,
+        seed,
+        seeds=seeds,
+        hours=hours,
+        schedule=schedule,
+        tries=100 if shrink else 0,
+        progress=show,
+    )
+    progress.clear()
+    if as_json:
+        print_json(series.as_json())
+    else:
+        _print(series)
+    if series.failures:
+        sys.exit(1)
+    for what, count, least in (
+        ("batches were acknowledged", series.acknowledged, expect_acked),
+        ("faults had an effect", series.faults, expect_faults),
+    ):
+        if count < least:
+            raise click.ClickException(f"only {count} {what}, not {least}: this run shows nothing")
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    from logbus.testing.simulation.schedule import KINDS
+
+    if text == "all":
+        return tuple(KINDS)
+    if text == "none":
+        return ()
+    kinds = tuple(filter(None, (part.strip() for part in text.split(","))))
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    if unknown:
+        known = ", ".join(sorted(KINDS))
+        raise click.BadParameter(f"there is no fault {', '.join(unknown)}; there are: {known}", param_hint="--faults")
+    return kinds
+
+
+def _schedule(text: str, brokers: int) -> list[Fault]:
+    from logbus.testing.simulation.schedule import fault_from_json
+
+    try:
+        if text.startswith("@"):
+            with open(text[1:], encoding="utf-8") as file:
+                text = file.read()
+        values: Any = json.loads(text)
+        if not isinstance(values, list):
+            raise ValueError("it is not a list of faults")
+        return [fault_from_json(value, brokers) for value in values]
+    except (OSError, ValueError) as error:
+        raise click.BadParameter(str(error), param_hint="--schedule") from None
+
+
+def _print(series: Series) -> None:
+    from logbus.testing.simulation.series import command
+
+    click.echo(
+        f"{series.runs} runs, {series.virtual_seconds / 3600:.2f} simulated hours in {series.real_seconds:.1f} s "
+        f"({series.ratio:.0f} times as fast)"
+    )
+    click.echo(
+        f"{series.acknowledged} of {series.sent} batches acknowledged; a consumer was behind by "
+        f"{series.worst_lag:.1f} s at the most"
+    )
+    kinds = sorted(series.effects.keys() | series.moot.keys())
+    if kinds:
+        print_table(
+            ["fault", "had an effect", "had none"],
+            [[kind, series.effects[kind], series.moot[kind]] for kind in kinds],
+        )
+    if series.phantoms:
+        click.echo(f"{series.phantoms} values were read that were never acknowledged, and went as all lost their power")
+    for failure in series.failures:
+        click.echo(f"\nseed {failure.seed} FAILED:")
+        for anomaly in failure.anomalies[:20]:
+            click.echo(f"  {anomaly}")
+        click.echo("what happened:")
+        for line in failure.told:
+            click.echo(f"  {line}")
+        click.echo("again:\n  " + command(series.settings, failure.seed, failure.schedule))
+    if not series.failures:
+        click.echo("nothing was broken")

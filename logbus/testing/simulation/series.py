@@ -1,0 +1,189 @@
+"""Run after run, seed after seed: sums, and for each that fails the shortest schedule that does."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from attrs import define, field, fields, frozen
+
+from logbus.testing.simulation.history import Anomaly
+from logbus.testing.simulation.run import Outcome, Run, Settings
+from logbus.testing.simulation.schedule import KINDS, Fault
+from logbus.testing.simulation.shrink import shrink
+
+
+@frozen
+class Failure:
+    """
+    A seed that failed.
+
+    :ivar schedule: as short as it could be made; ``told``: what happened under it.
+    """
+
+    seed: int
+    anomalies: list[Anomaly]
+    schedule: list[Fault]
+    told: list[str]
+
+
+@define
+class Series:
+    """
+    The sum of many runs.
+
+    :ivar acknowledged: batches; ``phantoms``: values, see :class:`.run.Outcome`.
+    """
+
+    settings: Settings
+    runs: int = 0
+    acknowledged: int = 0
+    sent: int = 0
+    phantoms: int = 0
+    virtual_seconds: float = 0.0
+    real_seconds: float = 0.0
+    worst_lag: float = 0.0
+    effects: Counter[str] = field(factory=Counter)
+    moot: Counter[str] = field(factory=Counter)
+    errors: Counter[str] = field(factory=Counter)
+    failures: list[Failure] = field(factory=list)
+
+    @property
+    def ratio(self) -> float:
+        """How much faster than real time it went."""
+        return self.virtual_seconds / self.real_seconds if self.real_seconds else 0.0
+
+    @property
+    def faults(self) -> int:
+        """Those that had an effect."""
+        return sum(self.effects.values())
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one more."""
+        self.runs += 1
+        self.acknowledged += outcome.acknowledged
+        self.sent += outcome.sent
+        self.phantoms += outcome.phantoms
+        self.virtual_seconds += outcome.virtual_seconds
+        self.real_seconds += outcome.real_seconds
+        self.worst_lag = max(self.worst_lag, outcome.worst_lag)
+        self.effects += outcome.effects
+        self.moot += outcome.moot
+        self.errors += outcome.errors
+
+    def as_json(self) -> dict[str, Any]:
+        """For scripts."""
+        return {
+            "runs": self.runs,
+            "virtual_seconds": round(self.virtual_seconds, 3),
+            "real_seconds": round(self.real_seconds, 3),
+            "ratio": round(self.ratio, 1),
+            "batches_sent": self.sent,
+            "batches_acknowledged": self.acknowledged,
+            "worst_lag_seconds": round(self.worst_lag, 3),
+            "phantom_reads": self.phantoms,
+            "faults": dict(sorted(self.effects.items())),
+            "faults_without_effect": dict(sorted(self.moot.items())),
+            "client_errors": dict(sorted(self.errors.items())),
+            "violations": [
+                {
+                    "seed": failure.seed,
+                    "anomalies": [{"kind": each.kind, "what": each.what} for each in failure.anomalies],
+                    "schedule": [fault.as_json() for fault in failure.schedule],
+                    "command": command(self.settings, failure.seed, failure.schedule),
+                }
+                for failure in self.failures
+            ],
+        }
+
+
+def examine(
+    settings: Settings, seed: int, schedule: Sequence[Fault] | None, tries: int
+) -> tuple[Outcome, Failure | None]:
+    """
+    Run one seed, and if it fails, find out which faults it takes.
+
+    :param tries: runs to spend on that.
+    """
+    outcome = Run(settings, seed, schedule).run()
+    if not outcome.anomalies:
+        return outcome, None
+    kinds = {each.kind for each in outcome.anomalies}
+    best = outcome
+
+    def fails(faults: list[Fault]) -> bool:
+        nonlocal best
+        found = Run(settings, seed, faults).run()
+        if not kinds & {each.kind for each in found.anomalies}:
+            return False
+        best = found
+        return True
+
+    if tries > 0:
+        shrink(outcome.schedule, fails, tries)
+    return outcome, Failure(seed, best.anomalies, best.schedule, best.told)
+
+
+def run_series(
+    settings: Settings,
+    first: int,
+    *,
+    seeds: int,
+    hours: float = 0.0,
+    schedule: Sequence[Fault] | None = None,
+    tries: int = 100,
+    progress: Callable[[Series, int], object] = lambda series, seed: None,
+    most_failures: int = 5,
+) -> Series:
+    """
+    Run seeds one after the other.
+
+    :param seeds: so many; with ``hours`` as many as it takes to simulate so many hours.
+    :param progress: told after each of the sums so far and of the seed.
+    :param most_failures: after so many there is no point in going on.
+    """
+    series = Series(settings)
+    seed = first
+    while len(series.failures) < most_failures:
+        if hours > 0:
+            if series.virtual_seconds >= hours * 3600:
+                break
+        elif series.runs >= seeds:
+            break
+        outcome, failure = examine(settings, seed, schedule, tries)
+        series.add(outcome)
+        if failure is not None:
+            series.failures.append(failure)
+        progress(series, seed)
+        seed += 1
+    return series
+
+
+_OPTIONS = {
+    "brokers": "--brokers",
+    "partitions": "--partitions",
+    "replication": "--replication-factor",
+    "min_insync": "--min-insync",
+    "rate": "--rate",
+    "seconds": "--seconds",
+    "between": "--between",
+}
+
+
+def command(settings: Settings, seed: int, schedule: Sequence[Fault]) -> str:
+    """The command that runs it again."""
+    words = ["logbus", "simulate", "--seed", str(seed), "--seeds", "1"]
+    for each in fields(Settings):
+        value = getattr(settings, each.name)
+        if each.name in _OPTIONS:
+            words += [_OPTIONS[each.name], f"{value:g}"]
+    if not settings.flush:
+        words.append("--no-flush")
+    if set(settings.kinds) != set(KINDS):
+        # What is drawn does not matter any more, but from the same numbers.
+        words += ["--faults", ",".join(settings.kinds) or "none"]
+    words += ["--schedule", json.dumps([fault.as_json() for fault in schedule])]
+    return shlex.join(words)

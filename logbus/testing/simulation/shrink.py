@@ -1,0 +1,38 @@
+"""Fewer faults that still fail: delta debugging. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def shrink(things: Sequence[T], fails: Callable[[list[T]], bool], tries: int = 200) -> list[T]:
+    """
+    Leave out as many things as possible (Zeller's ddmin): what is left fails, and without any single one it does not,
+    unless ``tries`` came to an end before that was known.
+
+    :param things: with all of which it fails.
+    :param fails: whether it fails with these only, which are in the order of ``things``.
+    """
+    left = list(things)
+    parts = 2
+    while len(left) > 1 and tries > 0:
+        size = -(-len(left) // parts)
+        for start in range(0, len(left), size):
+            without = left[:start] + left[start + size :]
+            tries -= 1
+            if fails(without):
+                left = without
+                parts = max(parts - 1, 2)
+                break
+            if tries <= 0:
+                break
+        else:
+            if parts >= len(left):
+                break
+            parts = min(2 * parts, len(left))
+    if len(left) == 1 and tries > 0 and fails([]):
+        return []
+    return left

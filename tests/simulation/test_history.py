@@ -1,0 +1,128 @@
+"""What is wrong with a history is found, and nothing else is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.testing.simulation.history import FAIL, INFO, OK, History, Poll, Send
+
+
+def send(values: Any, offset: int | None = None, outcome: str = OK, at: float = 1.0, **given: Any) -> Send:
+    values = (values,) if isinstance(values, int) else tuple(values)
+    defaults: dict[str, Any] = {"producer": "p", "partition": 0, "begin": at, "end": at + 0.1}
+    return Send(values=values, offset=offset, outcome=outcome, **{**defaults, **given})
+
+
+def poll(
+    *records: tuple[int, int], consumer: str = "c", partition: int = 0, at: float = 2.0, position: int = 0
+) -> Poll:
+    return Poll(consumer, partition, position, records, at)
+
+
+class HistoryTests(SynchronousTestCase):
+    """Each anomaly by itself, made by hand."""
+
+    def assertKinds(self, expected: list[str], sends: list[Send], polls: list[Poll], **given: Any) -> None:
+        found = History(sends, polls).check(**given)
+        self.assertEqual(sorted(each.kind for each in found), sorted(expected), [str(each) for each in found])
+
+    def test_nothing_is_wrong(self) -> None:
+        """A history as it should be, with a refused write, an unknown one that came, and one that did not."""
+        self.assertKinds(
+            [],
+            [
+                send([1, 2], 0),
+                send(3, 2, at=2),
+                send(4, None, FAIL, at=3),
+                send(5, None, INFO, at=4),
+                send(6, None, INFO, at=5),
+                send(7, 4, at=6),
+            ],
+            [poll((0, 1), (1, 2)), poll((2, 3), (3, 5), (4, 7)), poll((0, 1), consumer="d")],
+        )
+
+    def test_nobody_did_anything(self) -> None:
+        """An empty history."""
+        self.assertKinds([], [], [])
+        self.assertEqual(History().worst_lag(), 0.0)
+
+    def test_inconsistent_offsets(self) -> None:
+        """Two values at one offset: both polled, or one told to its producer."""
+        self.assertKinds(
+            ["inconsistent-offsets"],
+            [send(1, None, INFO), send(2, None, INFO)],
+            [poll((0, 1)), poll((0, 2), consumer="d")],
+        )
+        self.assertKinds(
+            ["inconsistent-offsets"], [send(1, 0), send(2, None)], [poll((0, 2)), poll((1, 1))][:1] * 1, finished=False
+        )
+
+    def test_lost_write(self) -> None:
+        """An acknowledged value that nobody polled, although one behind it was."""
+        self.assertKinds(["lost-write"], [send(1, 0), send(2, 1)], [poll((1, 2))])
+
+    def test_lost_after_it_was_seen(self) -> None:
+        """An acknowledged value that somebody polled once, and that is not there for who reads in the end."""
+        sends, polls = [send(1, 0), send(2, 1)], [poll((0, 1), (1, 2)), poll((1, 2), consumer="reader")]
+        self.assertKinds([], sends, polls)
+        self.assertKinds(["lost-write"], sends, polls, readers=frozenset({"reader"}))
+
+    def test_unseen(self) -> None:
+        """An acknowledged value at the end that nobody polled; while all goes on, it may still come."""
+        self.assertKinds(["unseen"], [send(1, 0), send(2, 1)], [poll((0, 1))])
+        self.assertKinds([], [send(1, 0), send(2, 1)], [poll((0, 1))], finished=False)
+        self.assertKinds(["unseen"], [send(1, None)], [])
+
+    def test_duplicate(self) -> None:
+        """A value at two offsets, or in two partitions."""
+        self.assertKinds(["duplicate"], [send(1, 0)], [poll((0, 1), (1, 1))])
+        self.assertKinds(["duplicate", "wrong-partition"], [send(1, 0)], [poll((0, 1)), poll((0, 1), partition=1)])
+
+    def test_aborted_read(self) -> None:
+        """A value whose write was refused."""
+        self.assertKinds(["aborted-read"], [send(1, None, FAIL)], [poll((0, 1))])
+
+    def test_never_sent(self) -> None:
+        """A value out of nowhere."""
+        self.assertKinds(["never-sent"], [], [poll((0, 9))])
+
+    def test_nonmonotonic_poll(self) -> None:
+        """A consumer goes back, within an answer or from one to the next."""
+        self.assertKinds(["nonmonotonic-poll"], [send([1, 2], 0)], [poll((0, 1), (1, 2)), poll((1, 2))])
+        self.assertKinds(["nonmonotonic-poll"], [send([1, 2], 0)], [poll((1, 2), (0, 1))])
+
+    def test_poll_skip(self) -> None:
+        """A consumer misses what another one sees; a gap that is one for everybody is none."""
+        sends = [send([1, 2, 3], 0)]
+        self.assertKinds(["poll-skip"], sends, [poll((0, 1), (2, 3)), poll((0, 1), (1, 2), (2, 3), consumer="d")])
+        self.assertKinds([], [send(1, 0), send(2, 5)], [poll((0, 1), (5, 2)), poll((0, 1), (5, 2), consumer="d")])
+
+    def test_nonmonotonic_send(self) -> None:
+        """A producer's later batch comes earlier; or the values of one batch are turned round."""
+        self.assertKinds(["nonmonotonic-send"], [send(1, 1, at=1), send(2, 0, at=2)], [poll((0, 2), (1, 1))])
+        self.assertKinds(["nonmonotonic-send"], [send([1, 2], None)], [poll((0, 2), (1, 1))])
+
+    def test_what_was_given_up_may_come_late(self) -> None:
+        """A batch of unknown outcome may arrive behind a later one; and other producers' batches as they like."""
+        self.assertKinds([], [send(1, None, INFO, at=1), send(2, 0, at=2)], [poll((0, 2), (1, 1))])
+        self.assertKinds([], [send(1, 1, at=1), send(2, 0, at=2, producer="q")], [poll((0, 2), (1, 1))])
+
+    def test_worst_lag(self) -> None:
+        """How long what was acknowledged was not shown to one who asked."""
+        sends = [send(1, 0, at=1.0), send(2, 1, at=2.0)]
+        history = History(sends, [poll((0, 1), at=1.5), poll(position=1, at=9.1), poll((1, 2), at=9.2, position=1)])
+        self.assertAlmostEqual(history.worst_lag(), 7.0)
+        self.assertEqual(history.worst_lag(frozenset("c")), 0.0)
+
+    def test_phantoms(self) -> None:
+        """What was never acknowledged, and is gone in the end, is forgiven on demand; what was acknowledged is not."""
+        sends = [send(1, None, INFO), send(2, 0, at=5)]
+        polls = [poll((0, 1)), poll((0, 2), consumer="reader")]
+        self.assertKinds(["inconsistent-offsets"], sends, polls)
+        forgiven = History(sends, polls).without_phantoms(frozenset({"reader"}))
+        self.assertEqual((forgiven.check(), forgiven.phantoms), ([], {1}))
+        sends[0] = send(1, 0)
+        kinds = [each.kind for each in History(sends, polls).without_phantoms(frozenset({"reader"})).check()]
+        self.assertIn("inconsistent-offsets", kinds)

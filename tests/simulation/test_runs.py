@@ -1,0 +1,95 @@
+"""
+Clusters in which things go wrong, seed after seed.
+
+``LOGBUS_SIMULATION_SEEDS`` in the environment runs more of them, ``LOGBUS_SIMULATION_FIRST`` others.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+from attrs import evolve
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.testing.simulation.run import Outcome, Run, Settings
+from logbus.testing.simulation.schedule import KINDS, Fault
+
+SEEDS = int(os.environ.get("LOGBUS_SIMULATION_SEEDS", "40"))
+FIRST = int(os.environ.get("LOGBUS_SIMULATION_FIRST", "1"))
+
+ALONE = Settings(brokers=1, replication=1, min_insync=1)
+
+_ONE = """
+from twisted.logger import globalLogBeginner
+globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
+from logbus.testing.simulation.run import Run, Settings
+settings = Settings(brokers={brokers}, replication={brokers}, min_insync=1, seconds=30, between=3)
+outcome = Run(settings, {seed}).run()
+print(outcome.trace, outcome.events, outcome.acknowledged)
+"""
+
+
+class RunTests(SynchronousTestCase):
+    """Seeds."""
+
+    def run_one(self, settings: Settings, seed: int, schedule: list[Fault] | None = None) -> Outcome:
+        outcome = Run(settings, seed, schedule).run()
+        # Errors of disks that were told to fail, and of machines that stopped, are in the log; the run judges them.
+        self.flushLoggedErrors()
+        return outcome
+
+    def assertClean(self, outcome: Outcome) -> None:
+        problems = [str(each) for each in outcome.anomalies]
+        self.assertEqual(problems, [], f"seed {outcome.seed}: {outcome.told}")
+
+    def test_one_broker(self) -> None:
+        """Nothing acknowledged is lost, doubled or turned round, whatever happens to the one broker there is."""
+        effects: Counter[str] = Counter()
+        acknowledged = 0
+        for seed in range(FIRST, FIRST + SEEDS):
+            outcome = self.run_one(ALONE, seed)
+            self.assertClean(outcome)
+            effects += outcome.effects
+            acknowledged += outcome.acknowledged
+        self.assertGreater(acknowledged, 100 * SEEDS)
+        self.assertGreater(effects.total(), 3 * SEEDS)
+        if SEEDS >= 40:
+            possible = {kind for kind, (_, brokers, _) in KINDS.items() if brokers == 1}
+            self.assertEqual(possible - effects.keys(), set(), "these never had an effect")
+
+    def test_the_same_seed_is_the_same_run(self) -> None:
+        """To the last segment on the network: twice here, and in processes that hash otherwise."""
+        settings = Settings(brokers=1, replication=1, min_insync=1, seconds=30, between=3)
+        traces = [(o.trace, o.events, o.acknowledged) for o in (self.run_one(settings, 5) for _ in range(2))]
+        traces += [elsewhere(5, 1, hash_seed) for hash_seed in ("1", "2")]
+        self.assertEqual(traces, traces[:1] * 4)
+        other = self.run_one(settings, 6)
+        self.assertNotEqual(other.trace, traces[0][0])
+
+    def test_a_schedule_instead_of_the_seeds(self) -> None:
+        """Given faults happen, and no others."""
+        fault = Fault(10.0, "power-cut", {"broker": 1, "down": 2.0, "mode": "lose"})
+        outcome = self.run_one(evolve(ALONE, seconds=20), 1, [fault])
+        self.assertClean(outcome)
+        self.assertEqual(outcome.effects, {"power-cut": 1})
+        self.assertEqual(outcome.schedule, [fault])
+
+    def test_lost_power_without_syncs_is_found(self) -> None:
+        """A disk that syncs nothing loses what was acknowledged, and that is found."""
+        fault = Fault(15.0, "power-cut", {"broker": 1, "down": 2.0, "mode": "lose"})
+        outcome = self.run_one(evolve(ALONE, seconds=20, flush=False), 1, [fault])
+        self.assertIn("lost-write", {each.kind for each in outcome.anomalies})
+
+
+def elsewhere(seed: int, brokers: int, hash_seed: str) -> tuple[int, int, int]:
+    """The trace of a run in a process of its own."""
+    code = _ONE.format(seed=seed, brokers=brokers)
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    printed = subprocess.run(
+        [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True, timeout=120
+    ).stdout
+    trace, events, acknowledged = map(int, printed.split())
+    return trace, events, acknowledged
