@@ -119,6 +119,8 @@ class ClusterHandlers:
             raise ApiError(
                 ErrorCode.BROKER_NOT_AVAILABLE, f"this is broker {self._broker_id}, not {message.receiver_id}"
             )
+        if message.broker_id == self._broker_id:
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"this is broker {self._broker_id} itself")
         known = self._metadata.brokers.get(message.broker_id)
         if known is not None and _same(known.incarnation, message.incarnation):
             return

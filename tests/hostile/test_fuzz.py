@@ -56,6 +56,7 @@ from logbus.wire.messages.topics import (
 from logbus.wire.messages.transactions import InitProducerIdRequest
 from logbus.wire.schema import message_spec
 from tests.handlers.kit import Client, MemoryBroker, a_batch, content, fetch_request, produce_request
+from tests.hostile.brokerrequests import broker_requests
 from tests.hostile.grouprequests import GROUPS, INSTANCES, MEMBERS, SUBSCRIPTION, group_requests, with_groups
 from tests.wire.instances import messages
 
@@ -165,7 +166,7 @@ def corpus() -> dict[int, tuple[bytes, ...]]:
     """Valid frames with their lengths, by API: each request at each version that can say it."""
     server = a_broker()
     frames: dict[int, list[bytes]] = {}
-    for message in [*valid_requests(server), *group_requests(server, with_groups(server))]:
+    for message in [*valid_requests(server), *broker_requests(), *group_requests(server, with_groups(server))]:
         key = message_spec(type(message)).api_key
         assert key is not None
         first, last = server.broker.router.served[key]

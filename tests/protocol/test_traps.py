@@ -84,7 +84,8 @@ class Versions(TrapCase):
         (frame,) = self.client.frames()
         # Correlation id, error 0, then at once the compact count of APIs.
         self.assertEqual(frame[:6], b"\x00\x00\x00\x01\x00\x00")
-        self.assertEqual(frame[6], len(self.server.broker.router.served) + 1)
+        told = [key for key in self.server.broker.router.served if key < 1000]  # The others are between brokers.
+        self.assertEqual(frame[6], len(told) + 1)
 
     def test_api_versions_of_the_future(self) -> None:
         """Trap 2: an unknown version of ApiVersions gets version 0 with our own range; the connection lives."""

@@ -1,0 +1,34 @@
+"""What brokers ask each other, from somebody who is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from logbus.cluster.announcement import Announcement
+from logbus.cluster.images import BrokerImage
+from logbus.cluster.spelling import announce_request
+from logbus.wire.messages.cluster import (
+    AlterPartitionsRequest,
+    ForwardRequest,
+    IntroduceRequest,
+    PartitionNumbers,
+    ReportFailedRequest,
+    ShutDownRequest,
+    WantedIsr,
+)
+
+
+def broker_requests() -> list[Any]:
+    """One of each API between brokers."""
+    return [
+        IntroduceRequest(
+            cluster_id="c", broker_id=1, broker_epoch=1, incarnation=bytes(16), receiver_id=0, feature_level=1
+        ),
+        announce_request(Announcement(1, 2**31 - 1, 2**63 - 1, brokers={1: BrokerImage(1, {})}, full=True)),
+        AlterPartitionsRequest(
+            broker_epoch=1, changes=[WantedIsr(topic="t", partition=0, leader_epoch=0, version=0, isr=[1])]
+        ),
+        ShutDownRequest(broker_epoch=1),
+        ReportFailedRequest(broker_epoch=1, failed=[PartitionNumbers(topic="t", partitions=[0, 1])]),
+        ForwardRequest(api_key=20, api_version=6, principal="User:x", host="h", body=b"\x01\0\0\0\0\0"),
+    ]
