@@ -11,6 +11,7 @@ Parts start in this order, each awaited before the next, and stop in reverse::
     groups      begin to look for stale offsets
     controller  get elected, announce who leads what; or hear it from the broker that is, whose call is taken
     serving     accept connections, once the announcement is applied here
+    leadership  balance it; the first step of a stop is to hand it over
 """
 
 from __future__ import annotations
@@ -33,10 +34,13 @@ from zope.interface import implementer
 from logbus.admin.lags import Lags
 from logbus.admin.site import AdminSite
 from logbus.cluster.anywhere import TopicsAnywhere
+from logbus.cluster.balancer import Balancer
 from logbus.cluster.controller.rules import TopicRules
 from logbus.cluster.controller.service import Controller
+from logbus.cluster.elections import PartitionAdmin
 from logbus.cluster.epochs import StoredEpochs
 from logbus.cluster.failures import FailureReports
+from logbus.cluster.farewell import Farewell
 from logbus.cluster.fetcher import ReplicaFetcher
 from logbus.cluster.forwarding import Forwarder
 from logbus.cluster.isr import IsrKeeper
@@ -244,6 +248,9 @@ class Broker(OrderedService):
             config.validate_topic_overrides,
             self._check_broker_configs,
         )
+        self.partition_admin = PartitionAdmin(self.controller, reactor)
+        self.balancer = Balancer(self.partition_admin, config, reactor)
+        self.farewell = Farewell(self.link, config, reactor)
         self.forwarder = Forwarder(self.broker_id, self.metadata, self.peers)
         self.topics_anywhere = TopicsAnywhere(self.topic_admin, self.forwarder)
         self.producer_ids = ProducerIds(self.store, self.broker_id)
@@ -286,6 +293,7 @@ class Broker(OrderedService):
             _Part("groups", self.upkeep.start, self.upkeep.stop),
             _Part("controller", self._start_controller, self.controller.stop),
             _Part("serving", self._serve, self._drain),
+            _Part("leadership", self.balancer.start, self._hand_over),
         ):
             part.setServiceParent(self)
         instrument(self)
@@ -391,6 +399,12 @@ class Broker(OrderedService):
             broker=self.broker_id,
             listeners=" ".join(f"{name}={_address(at)}" for name, at in self.endpoints.items()),
         )
+
+    def _hand_over(self) -> Deferred[None]:
+        """The first step of a stop, while we still serve: others take over what we lead."""
+        self._ready = False
+        self.balancer.stop()
+        return self.farewell.say(sorted(self.metadata.brokers.keys() - {self.broker_id}))
 
     def _drain(self) -> Deferred[None]:
         async def drained() -> None:

@@ -15,6 +15,7 @@ from logbus.handlers.cluster import ClusterHandlers, Doorkeeper
 from logbus.handlers.configs import ConfigHandlers
 from logbus.handlers.consumer_groups import ConsumerGroupHandlers
 from logbus.handlers.coordinators import CoordinatorHandlers
+from logbus.handlers.elections import ElectionHandlers
 from logbus.handlers.fetch import FetchHandlers
 from logbus.handlers.fetch_sessions import FetchSessions
 from logbus.handlers.forwarding import ForwardHandlers
@@ -72,6 +73,7 @@ def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers
             OffsetHandlers(replicas),
             TopicHandlers(topics, metadata, config, lambda: config.get(keys.DELETE_TOPIC_ENABLE)),
             ConfigHandlers(config, metadata, topics),
+            ElectionHandlers(broker.partition_admin),
             ProducerHandlers(broker.producer_ids),
             CoordinatorHandlers(groups, broker.internal_topics, metadata),
             GroupHandlers(groups),

@@ -35,7 +35,7 @@ class StartAndStop(SynchronousTestCase):
         server = MemoryBroker()
         events = self.recorded(server)
         server.start()
-        order = "ticks logs metastore peers fetcher listeners membership groups controller serving".split()
+        order = "ticks logs metastore peers fetcher listeners membership groups controller serving leadership".split()
         self.assertEqual(events, [f"start {name}" for name in order])
         self.assertEqual(server.broker.not_ready(), [])
         del events[:]

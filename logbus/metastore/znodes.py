@@ -19,7 +19,7 @@ from uuid import UUID
 from attrs import frozen
 
 from logbus.metastore.operations import MetastoreError
-from logbus.model import Endpoint, LeaderAndIsr
+from logbus.model import Endpoint, LeaderAndIsr, TopicPartition
 
 FEATURE_LEVEL = 1
 """What brokers of this release can do among themselves; grows with every change of the inter-broker protocol."""
@@ -33,6 +33,9 @@ CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 CLUSTER_ID = "/cluster/id"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+REASSIGN_PARTITIONS = "/admin/reassign_partitions"
+LIVES = "/brokers/lives"
+FEATURES = "/feature_level"
 
 DEFAULT_ENTITY = "<default>"
 """Name of the configuration that holds for all brokers."""
@@ -91,10 +94,22 @@ class Assignment:
     Which brokers hold a topic.
 
     :ivar partitions: replicas of each partition, the preferred leader first; indexed by partition number.
+    :ivar adding: of the partitions that are reassigned (KIP-455): which of their replicas are added, by number;
+        ``removing``: which are taken away.
     """
 
     topic_id: UUID
     partitions: tuple[tuple[int, ...], ...]
+    adding: Mapping[int, tuple[int, ...]] = MappingProxyType({})
+    removing: Mapping[int, tuple[int, ...]] = MappingProxyType({})
+
+
+@frozen
+class Life:
+    """One life of a broker: the epoch of its registration, and the incarnation of its process."""
+
+    epoch: int
+    incarnation: UUID | None
 
 
 @frozen
@@ -191,16 +206,21 @@ class TopicZnode:
                 "version": cls.VERSION,
                 "topic_id": uuid_text(assignment.topic_id),
                 "partitions": {str(number): replicas for number, replicas in enumerate(assignment.partitions)},
-                "adding_replicas": {},
-                "removing_replicas": {},
+                "adding_replicas": {str(number): replicas for number, replicas in assignment.adding.items()},
+                "removing_replicas": {str(number): replicas for number, replicas in assignment.removing.items()},
             }
         )
 
     @classmethod
     def decode(cls, topic: str, data: bytes) -> Assignment:
         with _Reading(cls.path(topic), data, cls.VERSION) as node:
-            given = {int(number): tuple(map(int, replicas)) for number, replicas in node["partitions"].items()}
-            return Assignment(uuid_from_text(node["topic_id"]), tuple(given[number] for number in range(len(given))))
+            given = _replicas(node["partitions"])
+            return Assignment(
+                uuid_from_text(node["topic_id"]),
+                tuple(given[number] for number in range(len(given))),
+                _replicas(node.get("adding_replicas", {})),
+                _replicas(node.get("removing_replicas", {})),
+            )
 
 
 class PartitionZnode:
@@ -361,6 +381,76 @@ class ProducerIdBlockZnode:
             return ProducerIdBlock(int(node["broker"]), int(node["block_start"]), int(node["block_end"]))
 
 
+class ReassignmentsZnode:
+    """``/admin/reassign_partitions``: what an operator's tool asks for; the controller takes it, and removes it."""
+
+    VERSION = 1
+
+    @classmethod
+    def encode(cls, wanted: Mapping[TopicPartition, tuple[int, ...]]) -> bytes:
+        return _dump(
+            {
+                "version": cls.VERSION,
+                "partitions": [
+                    {"topic": name.topic, "partition": name.partition, "replicas": replicas}
+                    for name, replicas in wanted.items()
+                ],
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
+        with _Reading(REASSIGN_PARTITIONS, data, cls.VERSION) as node:
+            return {
+                TopicPartition(str(one["topic"]), int(one["partition"])): tuple(map(int, one["replicas"]))
+                for one in node["partitions"]
+            }
+
+
+class LivesZnode:
+    """
+    ``/brokers/lives``: which lives of brokers the controllers have taken note of, by broker id.
+
+    Ours: it lets a controller tell who has restarted while there was none.
+    """
+
+    VERSION = 1
+
+    @classmethod
+    def encode(cls, lives: Mapping[int, Life]) -> bytes:
+        return _dump(
+            {
+                "version": cls.VERSION,
+                "lives": {
+                    str(number): {"epoch": life.epoch, "incarnation": str(life.incarnation or UUID(int=0))}
+                    for number, life in lives.items()
+                },
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> dict[int, Life]:
+        with _Reading(LIVES, data, cls.VERSION) as node:
+            return {
+                int(number): Life(int(life["epoch"]), UUID(life["incarnation"]))
+                for number, life in node["lives"].items()
+            }
+
+
+class FeatureLevelZnode:
+    """``/feature_level``: ours: what all brokers of the cluster can do; a number in ASCII that never falls."""
+
+    @staticmethod
+    def encode(level: int) -> bytes:
+        return str(level).encode("ascii")
+
+    @staticmethod
+    def decode(data: bytes) -> int:
+        if not re.fullmatch(rb"\d{1,9}", data):
+            raise BadZnode(f"{FEATURES} holds {data[:40]!r}, not a number")
+        return int(data)
+
+
 def uuid_text(value: UUID) -> str:
     """A topic or cluster id as Kafka writes it: 22 characters of URL-safe base64."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode("ascii")
@@ -377,6 +467,10 @@ def uuid_from_text(text: str) -> UUID:
 
 def _dump(node: Mapping[str, Any]) -> bytes:
     return json.dumps(node, separators=(",", ":")).encode("ascii")
+
+
+def _replicas(given: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
+    return {int(number): tuple(map(int, replicas)) for number, replicas in given.items()}
 
 
 def _url(endpoint: Endpoint) -> str:

@@ -21,6 +21,7 @@ from twisted.python.failure import Failure
 
 from logbus.cluster.controller.candidacy import Candidate, Elected
 from logbus.cluster.controller.fence import Deposed, Fence
+from logbus.cluster.controller.partitionwork import take_orders
 from logbus.cluster.controller.rules import RulesFor
 from logbus.cluster.controller.sending import Announcer, Delivery
 from logbus.cluster.controller.tally import Tally
@@ -185,6 +186,12 @@ class Controller:
     def _brokers_moved(self, _: WatchedEvent) -> None:
         self._put(lambda: self._as_controller(Tenure.refresh_brokers))
 
+    def _orders_moved(self, _: WatchedEvent) -> None:
+        self._put(self._take_orders)
+
+    async def _take_orders(self) -> None:
+        await self._as_controller(lambda tenure: take_orders(tenure, self._orders_moved))
+
     async def _contend_again(self) -> None:
         if self._running and self.store.state is SessionState.CONNECTED:
             await self._contend()
@@ -227,6 +234,7 @@ class Controller:
         self._leave_office()
         self.tenure = tenure
         self._show_controller(self.broker_id)
+        self._put(self._take_orders)
         unfinished = [name for name, topic in tenure.state.topics.items() if topic.deleting]
         if unfinished:
             self.end_deletion(unfinished, announce_deletion(tenure, unfinished)).addErrback(

@@ -7,7 +7,7 @@ level-triggered: whatever happened, it compares what is with what ought to be.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from uuid import UUID
 
@@ -16,7 +16,7 @@ from attrs import define, field
 from logbus.cluster.announcement import NO_OVERRIDES
 from logbus.cluster.controller.rules import Standing
 from logbus.cluster.images import BrokerImage
-from logbus.metastore.znodes import Life
+from logbus.metastore.znodes import Assignment, Life
 from logbus.model import LeaderAndIsr, TopicPartition
 
 ABSENT = -1
@@ -96,6 +96,21 @@ class TopicRecord:
     version: int = 0
     config_version: int = ABSENT
     deleting: bool = False
+
+    @property
+    def assignment(self) -> Assignment:
+        """What the topic's node holds."""
+        return assignment(self.topic_id, self.partitions)
+
+
+def assignment(topic_id: UUID, partitions: Sequence[PartitionRecord]) -> Assignment:
+    """What the node of a topic with these partitions holds."""
+    return Assignment(
+        topic_id,
+        tuple(record.replicas for record in partitions),
+        {number: record.adding for number, record in enumerate(partitions) if record.adding},
+        {number: record.removing for number, record in enumerate(partitions) if record.removing},
+    )
 
 
 @define(eq=False)

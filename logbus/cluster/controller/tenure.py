@@ -14,19 +14,20 @@ from attrs import define, evolve, field
 from twisted.logger import Logger
 
 from logbus.cluster.controller.announcements import Batch
-from logbus.cluster.controller.election import Election, Lives, due_elections
+from logbus.cluster.controller.election import Election, Lives, Situation, due_elections, situation
 from logbus.cluster.controller.fence import Fence
 from logbus.cluster.controller.isrchanges import granted
 from logbus.cluster.controller.loading import load_brokers, load_state
+from logbus.cluster.controller.reassignment import Move, finished, moved
 from logbus.cluster.controller.rules import RulesFor, Standing
 from logbus.cluster.controller.sending import Announcer, Delivery
-from logbus.cluster.controller.state import ABSENT, ControllerState, PartitionRecord, TopicRecord
+from logbus.cluster.controller.state import ABSENT, ControllerState, PartitionRecord, TopicRecord, assignment
 from logbus.cluster.controller.tally import Tally
 from logbus.cluster.icluster import IsrChange
 from logbus.cluster.images import BrokerImage
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.imetastore import Create, Op, Set, Watcher
-from logbus.metastore.znodes import LIVES, Life, LivesZnode, PartitionZnode, StateZnode
+from logbus.metastore.znodes import LIVES, Life, LivesZnode, PartitionZnode, StateZnode, TopicZnode
 from logbus.model import LeaderAndIsr, TopicPartition
 
 
@@ -69,6 +70,7 @@ class Tenure:
             topics=len(self.state.topics),
         )
         self.announcer.announce(Batch(), self.state.brokers)
+        await self.finish_moves(self.state.partitions())
 
     async def refresh_brokers(self) -> None:
         """Compare the registrations with those known; elect and announce what follows."""
@@ -241,7 +243,51 @@ class Tenure:
         if changed:
             await self.write(changed)
             self.announcer.announce(Batch(partitions=frozenset(changed)))
+            await self.finish_moves(changed)
         return answers
+
+    # Reassignment.
+
+    async def move(self, moves: Mapping[TopicPartition, Move]) -> Delivery:
+        """
+        Write where partitions are to be, and announce it.
+
+        Their states come first: cut short there, they name nobody who is no replica any more, and the move is as far
+        as it was.
+        """
+        elections = {name: one.election for name, one in moves.items() if one.election is not None}
+        records = {name: moved(self.state.partition(name), one) for name, one in moves.items()}
+        last: list[Sequence[Op]] = []
+        for topic_name in dict.fromkeys(name.topic for name in moves):
+            topic = self.state.topics[topic_name]
+            numbered = enumerate(topic.partitions)
+            after = [records.get(TopicPartition(topic_name, number), record) for number, record in numbered]
+            data = TopicZnode.encode(assignment(topic.topic_id, after))
+            last.append((Set(TopicZnode.path(topic_name), data, topic.version),))
+        await self.write(elections, last=last)
+        for name, record in records.items():
+            self.state.topics[name.topic].partitions[name.partition] = record
+        for topic_name in {name.topic for name in moves}:
+            self.state.topics[topic_name].version += 1
+        return self.announcer.announce(Batch(partitions=frozenset(moves)))
+
+    async def finish_moves(self, names: Iterable[TopicPartition]) -> None:
+        """End the moves among ``names`` whose new replicas are in sync."""
+        moves = {}
+        for name in names:
+            topic, record = self.state.topics[name.topic], self.state.partition(name)
+            if record.reassigning and record.state is not None:
+                move = finished(record, self.situation(name, topic, record))
+                if move is not None:
+                    moves[name] = move
+        if moves:
+            await self.move(moves)
+            for name, move in moves.items():
+                self._log.info("{partition} has moved to brokers {replicas}", partition=name, replicas=move.replicas)
+
+    def situation(self, name: TopicPartition, topic: TopicRecord, record: PartitionRecord) -> Situation:
+        """A partition that had its first election, as those who decide see it."""
+        return situation(self.state, name, record, self.rules_for(topic.overrides), self.epoch)
 
     def existing(self, name: TopicPartition) -> tuple[TopicRecord, PartitionRecord]:
         """

@@ -15,7 +15,7 @@ from logbus.cluster.controller.state import ABSENT, PartitionRecord, TopicRecord
 from logbus.cluster.controller.tenure import Tenure
 from logbus.cluster.icluster import DeletedTopic
 from logbus.metastore.imetastore import Create, Delete, NoNode, Op, Set
-from logbus.metastore.znodes import Assignment, ConfigZnode, DeletedTopicZnode, TopicZnode
+from logbus.metastore.znodes import ConfigZnode, DeletedTopicZnode, TopicZnode
 from logbus.model import TopicPartition
 
 _log = Logger(namespace="logbus.cluster.controller")
@@ -29,7 +29,7 @@ async def create(tenure: Tenure, topics: Sequence[TopicRecord]) -> Delivery:
         groups.append(
             (
                 Create(ConfigZnode.topic_path(topic.name), ConfigZnode.encode(topic.overrides)),
-                Create(TopicZnode.path(topic.name), TopicZnode.encode(assignment_of(topic))),
+                Create(TopicZnode.path(topic.name), TopicZnode.encode(topic.assignment)),
                 Create(TopicZnode.partitions_path(topic.name)),
             )
         )
@@ -46,7 +46,7 @@ async def grow(tenure: Tenure, grown: Sequence[tuple[TopicRecord, Sequence[tuple
     for topic, added in grown:
         records = [*topic.partitions, *(PartitionRecord(replicas) for replicas in added)]
         larger = evolve(topic, partitions=records, version=topic.version + 1)
-        groups.append((Set(TopicZnode.path(topic.name), TopicZnode.encode(assignment_of(larger)), topic.version),))
+        groups.append((Set(TopicZnode.path(topic.name), TopicZnode.encode(larger.assignment), topic.version),))
         created.update(TopicPartition(topic.name, n) for n in range(len(topic.partitions), len(records)))
         topics.append(larger)
     return await _write_new(tenure, topics, groups, created)
@@ -141,16 +141,6 @@ async def finish_deletion(tenure: Tenure, names: Sequence[str]) -> None:
         for failed in state.failed.values():
             failed.difference_update([one for one in failed if one.topic == name])
         _log.info("topic {topic} was deleted", topic=name)
-
-
-def assignment_of(topic: TopicRecord) -> Assignment:
-    """What a topic's node holds."""
-    return Assignment(
-        topic.topic_id,
-        tuple(record.replicas for record in topic.partitions),
-        {number: record.adding for number, record in enumerate(topic.partitions) if record.adding},
-        {number: record.removing for number, record in enumerate(topic.partitions) if record.removing},
-    )
 
 
 def _put_config(path: str, overrides: Mapping[str, str], version: int) -> Op:

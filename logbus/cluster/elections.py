@@ -1,0 +1,128 @@
+"""
+What operators ask of the controller about leaders and replicas: elections, reassignments.
+
+Everything is checked and carried out on the controller's queue; each partition has its own outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from attrs import define, frozen
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from logbus.cluster.controller.balancing import unbalanced
+from logbus.cluster.controller.partitionwork import ElectionType, Outcomes, elect, reassign, tidy
+from logbus.cluster.controller.sending import Delivery
+from logbus.cluster.controller.service import Controller
+from logbus.cluster.controller.tenure import Tenure
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
+
+__all__ = ["ElectionType", "Outcomes", "PartitionAdmin", "Reassignment"]
+
+
+@frozen
+class Reassignment:
+    """One under way: all replicas, and which of them come and go."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+@define(eq=False)
+class PartitionAdmin:
+    """All of it works on the controller only; elsewhere every request fails with NOT_CONTROLLER."""
+
+    controller: Controller
+    clock: IReactorTime
+    _log = Logger()
+
+    def elect_leaders(
+        self, kind: ElectionType, names: Sequence[TopicPartition] | None, *, timeout_ms: int = 0
+    ) -> Deferred[Outcomes]:
+        """
+        Hold elections; fires when the brokers alive have heard, or the time is over.
+
+        :param names: None: all partitions; those that need none are left out of the answer.
+        :raise ApiError: NOT_CONTROLLER.
+        """
+
+        async def run(tenure: Tenure) -> tuple[Outcomes, Delivery | None]:
+            outcomes, delivery = await elect(tenure, kind, names)
+            if names is None:
+                outcomes = {name: one for name, one in outcomes.items() if not _not_needed(one)}
+            return outcomes, delivery
+
+        return Deferred.fromCoroutine(self._heard(self.controller.submit(run), timeout_ms))
+
+    def alter_reassignments(
+        self,
+        wanted: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        factor_may_change: bool = True,
+        timeout_ms: int = 0,
+    ) -> Deferred[Outcomes]:
+        """
+        Begin to move partitions, or (None) cancel that; fires when the brokers alive have begun.
+
+        :raise ApiError: NOT_CONTROLLER.
+        """
+
+        async def run(tenure: Tenure) -> tuple[Outcomes, Delivery | None]:
+            return await reassign(tenure, wanted, factor_may_change=factor_may_change)
+
+        return Deferred.fromCoroutine(self._heard(self.controller.submit(run), timeout_ms))
+
+    def reassignments(
+        self, names: Iterable[TopicPartition] | None = None
+    ) -> Deferred[Mapping[TopicPartition, Reassignment]]:
+        """
+        Those under way, among ``names`` or (None) all; unknown partitions have none.
+
+        :raise ApiError: NOT_CONTROLLER.
+        """
+
+        async def run(tenure: Tenure) -> Mapping[TopicPartition, Reassignment]:
+            found = {}
+            among = None if names is None else frozenset(names)
+            for name in tenure.state.partitions():
+                record = tenure.state.partition(name)
+                if record.reassigning and (among is None or name in among):
+                    found[name] = Reassignment(record.replicas, record.adding, record.removing)
+            return found
+
+        return self.controller.submit(run)
+
+    def balance(self, percentage: int) -> Deferred[int]:
+        """
+        Hand leadership back to preferred leaders where too much of it is elsewhere; fires with how often that was.
+
+        :param percentage: see :func:`.unbalanced`.
+        :raise ApiError: NOT_CONTROLLER.
+        """
+
+        async def run(tenure: Tenure) -> int:
+            names = unbalanced(tenure.state, percentage)
+            outcomes, _ = await elect(tenure, ElectionType.PREFERRED, names)
+            if outcomes:
+                self._log.info("handed {count} partitions back to their preferred leaders", count=len(outcomes))
+            await tidy(tenure)
+            return len(outcomes)
+
+        return self.controller.submit(run)
+
+    async def _heard(self, done: Deferred[tuple[Outcomes, Delivery | None]], timeout_ms: int) -> Outcomes:
+        outcomes, delivery = await done
+        if delivery is not None and timeout_ms > 0:
+            waiting = delivery.wait()
+            # The change is made; who has not heard of it in time will.
+            await waiting.addTimeout(timeout_ms / 1000, self.clock, lambda *_: {})
+        return outcomes
+
+
+def _not_needed(outcome: ApiError | None) -> bool:
+    return outcome is not None and outcome.code is ErrorCode.ELECTION_NOT_NEEDED
