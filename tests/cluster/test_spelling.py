@@ -31,6 +31,7 @@ BROKERS = st.builds(
     st.none() | UUIDS,
     st.integers(0, 5),
 )
+NO_ID = UUID(int=0)
 ROLES = st.builds(LeaderAndIsr, NUMBERS, NUMBERS, IDS, NUMBERS, NUMBERS, IDS, NUMBERS)
 
 

@@ -1,0 +1,132 @@
+"""Connections between brokers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import evolve
+from twisted.internet.defer import CancelledError
+
+from logbus.cluster.icluster import IControllerLink, IsrChange
+from logbus.cluster.peers import CONNECT_SECONDS, CONTROL, FETCH
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
+from logbus.wire.messages.cluster import ShutDownRequest
+from tests.cluster.several import ClusterCase
+
+
+class PeersTests(ClusterCase):
+    """Broker 1, as broker 0 reaches it."""
+
+    brokers = 2
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.peers = self.cluster[0].broker.peers
+        self.image = self.peers.broker(1)
+
+    def ask(self, **given: Any) -> Any:
+        """A request that needs no controller to be answered: broker 1 is none."""
+        return self.peers.request(self.image, ShutDownRequest(broker_epoch=1), **given)
+
+    def refusal(self, asked: Any, seconds: float = 0.0) -> ApiError:
+        """How a request failed."""
+        self.cluster.settle(seconds)
+        error: ApiError = self.failureResultOf(asked, ApiError).value
+        return error
+
+    def test_one_for_each_purpose(self) -> None:
+        """A connection is kept and shared; another purpose has another one."""
+        first = self.cluster.now(self.peers.channel(self.image, CONTROL))
+        self.assertIs(self.cluster.now(self.peers.channel(self.image, CONTROL)), first)
+        self.assertIsNot(self.cluster.now(self.peers.channel(self.image, FETCH)), first)
+
+    def test_answered(self) -> None:
+        """The other knows who asks, and answers as it does to a broker."""
+        self.assertEqual(self.cluster.now(self.ask()).error_code, ErrorCode.NOT_CONTROLLER)
+
+    def test_nobody_there(self) -> None:
+        """A broker that is not known, not there, or of another life is said to be, at once."""
+        self.assertEqual(self.assertRaises(ApiError, self.peers.broker, 9).code, ErrorCode.BROKER_NOT_AVAILABLE)
+        self.cluster.kill(1, expire=False)
+        for _ in range(3):
+            self.assertEqual(self.refusal(self.ask()).code, ErrorCode.BROKER_NOT_AVAILABLE)
+        old = evolve(self.image, epoch=self.image.epoch - 1)
+        asked = self.peers.request(old, ShutDownRequest(broker_epoch=1))
+        self.assertIn("restarted", self.refusal(asked).message)
+
+    def test_no_answer(self) -> None:
+        """Neither connecting nor asking waits for good."""
+        self.cluster.cut(0, 1)
+        self.assertEqual(
+            self.refusal(self.ask(purpose="new"), CONNECT_SECONDS + 1).code, ErrorCode.BROKER_NOT_AVAILABLE
+        )
+        self.cluster.mend()
+        self.cluster.settle(1)
+        self.cluster.now(self.ask())
+        self.cluster.cut(0, 1)
+        self.assertEqual(self.refusal(self.ask(timeout=2.0), 3).code, ErrorCode.REQUEST_TIMED_OUT)
+        self.cluster.mend()
+        self.assertEqual(self.cluster.now(self.ask()).error_code, ErrorCode.NOT_CONTROLLER)
+
+    def test_the_registration_goes(self) -> None:
+        """The connection ends with the broker's registration, and a request on its way with it."""
+        channel = self.cluster.now(self.peers.channel(self.image, CONTROL))
+        self.cluster.kill(1)
+        self.cluster.settle(1)
+        self.assertFalse(channel.usable)
+        self.cluster.boot(1)
+        self.cluster.settle(1)
+        self.assertNotEqual(self.peers.broker(1).epoch, self.image.epoch)
+        self.image = self.peers.broker(1)
+        self.assertEqual(self.cluster.now(self.ask()).error_code, ErrorCode.NOT_CONTROLLER)
+
+    def test_stopped(self) -> None:
+        """Who is closed connects to nobody any more, and leaves nothing behind."""
+        channel = self.cluster.now(self.peers.channel(self.image, CONTROL))
+        self.peers.close()
+        self.assertFalse(channel.usable)
+        self.assertIn("stops", self.refusal(self.ask()).message)
+
+    def test_given_up(self) -> None:
+        """One of those who wait for a connection may give up; the others get it."""
+        first, second = self.peers.channel(self.image, FETCH), self.peers.channel(self.image, FETCH)
+        first.cancel()
+        self.failureResultOf(first, CancelledError)
+        self.cluster.now(second)
+
+
+class LinkTests(ClusterCase):
+    """The controller, as brokers see it."""
+
+    def link(self, broker_id: int) -> IControllerLink:
+        return self.cluster[broker_id].broker.link
+
+    def test_in_sync_replicas(self) -> None:
+        """The same answer whether the controller is here or elsewhere."""
+        self.cluster[0].create("t", 3)
+        for broker_id in self.cluster.alive:
+            name = TopicPartition("t", list(self.leaders("t")).index(broker_id))
+            image = self.cluster.metadata(broker_id).partition(name)
+            assert image is not None
+            state = image.leader_and_isr
+            stale = IsrChange(name, state.leader_epoch + 7, state.version, (broker_id,))
+            outcomes = self.cluster.now(self.link(broker_id).alter_partitions([stale]))
+            self.assertEqual(list(outcomes), [name])
+            self.assertIsInstance(outcomes[name], ApiError)
+
+    def test_failed_replicas(self) -> None:
+        """A directory that fails on any broker is told to the controller, who finds no other leader here."""
+        self.cluster[0].create("t", 3)
+        for broker_id in (2, 0):
+            name = TopicPartition("t", list(self.leaders("t")).index(broker_id))
+            self.cluster.now(self.link(broker_id).report_failed([name]))
+            self.cluster.settle()
+            self.assertEqual(self.leaders("t", 1)[name.partition], -1)
+
+    def test_nobody_knows(self) -> None:
+        """Without a controller that can be reached the answer is that there is none."""
+        self.cluster.cut(0, 1)
+        asked = self.link(1).report_failed([TopicPartition("t", 0)])
+        self.cluster.settle(40)
+        self.assertEqual(self.failureResultOf(asked, ApiError).value.code, ErrorCode.NOT_CONTROLLER)
