@@ -86,6 +86,7 @@ from logbus.settings import (
     connection_limits,
     fetch_settings,
     metadata_store,
+    replica_selector,
     request_memory,
     storage_settings,
 )
@@ -179,7 +180,7 @@ class Broker(OrderedService):
         self.replicas = Replicas(self.broker_id, self.logs, self._topic_config)
         self.replicas.exists = lambda topic, number: self.metadata.partition(TopicPartition(topic, number)) is not None
         self.purgatory = Purgatory(reactor)
-        self.reader = Reader(self.replicas, self.purgatory)
+        self.reader = Reader(self.replicas, self.purgatory, replica_selector(config, self.metadata))
         self.membership = Membership(
             self.store,
             Registration(self.broker_id, {}, self._new_uuid(), 0, rack=config.get(keys.BROKER_RACK)),
@@ -236,7 +237,12 @@ class Broker(OrderedService):
             self.broker_id, self.controller, self.metadata, self.peers, lambda: self.membership.epoch
         )
         self.isr = IsrKeeper(
-            self.replicas, self.metadata, self.link, reactor, lambda: config.get(keys.REPLICA_LAG_TIME_MAX_MS)
+            self.replicas,
+            self.metadata,
+            self.link,
+            reactor,
+            lambda: config.get(keys.REPLICA_LAG_TIME_MAX_MS),
+            followers_serve=self.reader.selector is not None,
         )
         self.replicas.cluster = self.isr
         self.failure_reports = FailureReports(self.link, reactor)
@@ -489,7 +495,7 @@ class Broker(OrderedService):
         now_ms = int(self.wall_clock() * 1000)
         batch = encode_batch([Record(0, now_ms, key, value) for key, value in records])
         replica = self.replicas.leader(topic, partition)
-        appended = replica.append(batch, now_ms)
+        appended = replica.append(batch, now_ms, all_in_sync=acks == -1)
         if acks == -1 and (durable := replica.durable()) is not None:
             await durable
         return partition, appended.base_offset

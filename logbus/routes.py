@@ -22,6 +22,7 @@ from logbus.handlers.forwarding import ForwardHandlers
 from logbus.handlers.group_admin import GroupAdminHandlers
 from logbus.handlers.group_offsets import GroupOffsetHandlers
 from logbus.handlers.groups import GroupHandlers
+from logbus.handlers.leaders import LeaderHints
 from logbus.handlers.metadata import MetadataHandlers
 from logbus.handlers.offsets import OffsetHandlers
 from logbus.handlers.opening import ABOUT_THE_CLUSTER
@@ -48,7 +49,7 @@ def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers
     """
     config, metadata, replicas, topics = broker.config, broker.metadata, broker.replicas, broker.topic_admin
     groups, upkeep = broker.group_coordinator, broker.upkeep
-    produce = ProduceHandlers(replicas, broker.reactor, broker.wall_clock, INTERNAL_TOPICS)
+    produce = ProduceHandlers(replicas, broker.reactor, broker.wall_clock, INTERNAL_TOPICS, LeaderHints(metadata))
     sessions = FetchSessions(
         replicas, broker.reactor.seconds, broker.random, config.get(keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS)
     )
@@ -70,7 +71,7 @@ def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers
             produce,
             ProduceRuns(produce),
             fetch,
-            OffsetHandlers(replicas),
+            OffsetHandlers(replicas, broker.reactor),
             TopicHandlers(topics, metadata, config, lambda: config.get(keys.DELETE_TOPIC_ENABLE)),
             ConfigHandlers(config, metadata, topics),
             ElectionHandlers(broker.partition_admin),

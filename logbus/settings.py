@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from logbus.cluster.leaderfetch import FetchSettings
+from logbus.cluster.metadata import ClusterMetadata
+from logbus.cluster.selection import ISelector, RackAwareSelector
 from logbus.config import ConfigView, keys
 from logbus.metastore.connectstring import ConnectString
 from logbus.metastore.embedded import FILE_NAME, EmbeddedStore
@@ -40,6 +42,16 @@ def fetch_settings(config: ConfigView) -> FetchSettings:
         backoff=config.get(keys.REPLICA_FETCH_BACKOFF_MS) / 1000,
         timeout=config.get(keys.REPLICA_SOCKET_TIMEOUT_MS) / 1000,
     )
+
+
+def replica_selector(config: ConfigView, metadata: ClusterMetadata) -> ISelector | None:
+    """What sends consumers to replicas near them; None: they all read from leaders."""
+
+    def rack(broker_id: int) -> str | None:
+        broker = metadata.brokers.get(broker_id)
+        return None if broker is None else broker.rack
+
+    return None if config.get(keys.REPLICA_SELECTOR_CLASS) in (None, "leader") else RackAwareSelector(rack)
 
 
 def cleaner_settings(config: ConfigView) -> CleanerSettings:

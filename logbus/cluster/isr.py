@@ -44,6 +44,14 @@ class Lag(NamedTuple):
     offsets: int | None
 
 
+class Asked(NamedTuple):
+    """A change that the controller was asked for, and the in-sync replicas before it."""
+
+    replica: Replica
+    change: IsrChange
+    before: tuple[int, ...]
+
+
 @define(eq=False)
 class IsrKeeper:
     """
@@ -116,31 +124,31 @@ class IsrKeeper:
     def _ask(self) -> None:
         self._next = None
         now, max_lag = self.seconds(), self.max_lag
-        asked: dict[TopicPartition, tuple[Replica, IsrChange]] = {}
+        asked: list[Asked] = []
         while self._due and len(asked) < MOST:
             replica = next(iter(self._due))
             del self._due[replica]
             change = replica.partition.wish(now, max_lag)
             if change is not None:
-                asked[change.topic_partition] = (replica, change)
+                asked.append(Asked(replica, change, replica.partition.leader_and_isr.isr))
         if not asked:
             return
         self._asking = True
-        changes = [change for _, change in asked.values()]
-        answer = Deferred.fromCoroutine(self._send(changes))
+        answer = Deferred.fromCoroutine(self._send([one.change for one in asked]))
         answer.addCallbacks(self._answered, self._failed, callbackArgs=(asked,), errbackArgs=(asked,))
         answer.addErrback(lambda failure: self._log.failure("taking in the controller's answer failed", failure))
 
     async def _send(self, changes: Sequence[IsrChange]) -> Answers:
         return await self._link.alter_partitions(changes).addTimeout(ANSWER_SECONDS, self._clock)
 
-    def _answered(self, answers: Answers, asked: Mapping[TopicPartition, tuple[Replica, IsrChange]]) -> None:
+    def _answered(self, answers: Answers, asked: Sequence[Asked]) -> None:
         self._asking = False
         failed = False
-        for name, (replica, change) in asked.items():
+        for replica, change, before in asked:
+            name = change.topic_partition
             answer = answers.get(name)
             if isinstance(answer, LeaderAndIsr):
-                self._count(replica.partition.leader_and_isr.isr, answer.isr)
+                self._count(before, answer.isr)
             else:
                 failed = True
                 self._log.debug("{partition}: {change} was refused: {why}", partition=name, change=change, why=answer)
@@ -148,14 +156,14 @@ class IsrKeeper:
             self._due[replica] = None
         self._ask_again(failed=failed)
 
-    def _failed(self, failure: Failure, asked: Mapping[TopicPartition, tuple[Replica, IsrChange]]) -> None:
+    def _failed(self, failure: Failure, asked: Sequence[Asked]) -> None:
         self._asking = False
         self._log.info(
             "asking the controller for {count} changes of in-sync replicas failed: {why}",
             count=len(asked),
             why=failure.getErrorMessage(),
         )
-        for replica, change in asked.values():
+        for replica, change, _ in asked:
             replica.isr_answered(change, None)
             self._due[replica] = None
         self._ask_again(failed=True)

@@ -343,8 +343,9 @@ class LeaderFetch:
             replica.follow(records or b"", data.high_watermark)  # type: ignore[arg-type]
             if size and log.log_end_offset == ask.offset:
                 problem = f"{size} bytes from offset {ask.offset} on are no whole batch"
-            if data.log_start_offset > log.log_start_offset:
-                log.advance_start(min(data.log_start_offset, log.log_end_offset))
+            started = data.log_start_offset > log.log_start_offset and log.advance_start(
+                min(data.log_start_offset, log.log_end_offset)
+            )
         except StorageError as e:
             self._later(followed, str(e))
             return
@@ -363,7 +364,8 @@ class LeaderFetch:
             self._later(followed, problem)
             return
         followed.failures, followed.problem = 0, ""
-        if size:
+        if size or started:
+            # Who deletes records at the leader waits for it to hear of the new start.
             self._ready(followed)
 
     def _begin_within(

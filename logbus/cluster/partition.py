@@ -367,6 +367,18 @@ class Partition:
         follower.broker_epoch = broker_epoch
         return follower
 
+    def check_caught_up(self) -> None:
+        """
+        Refuse to say where the committed records end, as long as that could be before where they ended for another.
+
+        :raise ApiError: OFFSET_NOT_AVAILABLE on a leader whose high watermark has not reached its epoch (KIP-207).
+        """
+        if self.is_leader and self.high_watermark < self.epoch_start_offset:
+            raise ApiError(
+                ErrorCode.OFFSET_NOT_AVAILABLE,
+                f"{self.topic_partition} has a new leader, which does not know yet how much of the log is committed",
+            )
+
     def check_enough_replicas(self, code: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
         """
         Refuse what must reach all in-sync replicas when there are too few of them (rule 6).

@@ -108,7 +108,7 @@ class StateLog:
 
     def _write(self, builder: BatchBuilder, now_ms: int, too_large: ErrorCode) -> Deferred[None]:
         try:
-            self.replica.append(builder.build(), now_ms)
+            self.replica.append(builder.build(), now_ms, all_in_sync=True)
         except (ApiError, StorageError) as e:
             raise self._refusal(e, too_large) from e
         return self.durable(too_large)

@@ -5,8 +5,11 @@ Where things are in a log: ListOffsets, OffsetForLeaderEpoch, DeleteRecords.
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from attrs import define
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
 
 from logbus.cluster.replicas import Replica, Replicas
 from logbus.errors import ApiError, ErrorCode, StorageError
@@ -39,6 +42,8 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 
 READ_COMMITTED = 1
+#: The first version whose readers know OFFSET_NOT_AVAILABLE (KIP-207).
+NOT_AVAILABLE_VERSION = 5
 NOT_FOUND = TimestampOffset(timestamp=-1, offset=-1, epoch=NO_EPOCH)
 
 
@@ -47,15 +52,16 @@ class OffsetHandlers:
     """Serves the questions about offsets."""
 
     _replicas: Replicas
+    _clock: IReactorTime
 
     @serves(2, 0, 9)
     def list_offsets(self, context: RequestContext, request: Request) -> Answer:
         message: ListOffsetsRequest = request.message
-        if message.replica_id >= 0:
-            # Followers ask on the inter-broker listener, not here (CVE-2018-1288).
+        follows = message.replica_id >= 0
+        refused = None
+        if follows and context.broker != message.replica_id:
+            # Only who proved to be that broker may say so (CVE-2018-1288).
             refused = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "clients may not send a replica id")
-        else:
-            refused = None
         committed = message.isolation_level == READ_COMMITTED
         times = Counter((topic.name, asked.partition_index) for topic in message.topics for asked in topic.partitions)
         topics = []
@@ -72,10 +78,13 @@ class OffsetHandlers:
                     if request.api_version == 0:
                         answer.old_style_offsets = self._offsets_before(replica, asked)
                     else:
-                        found = self._find(replica, asked.timestamp, committed=committed)
+                        found = self._find(replica, asked.timestamp, committed=committed, follows=follows)
                         answer.timestamp, answer.offset, answer.leader_epoch = found
                 except (ApiError, StorageError) as e:
-                    answer.error_code = e.code if isinstance(e, ApiError) else ErrorCode.KAFKA_STORAGE_ERROR
+                    code = e.code if isinstance(e, ApiError) else ErrorCode.KAFKA_STORAGE_ERROR
+                    if code is ErrorCode.OFFSET_NOT_AVAILABLE and request.api_version < NOT_AVAILABLE_VERSION:
+                        code = ErrorCode.LEADER_NOT_AVAILABLE
+                    answer.error_code = code
                 partitions.append(answer)
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
         return ListOffsetsResponse(topics=topics)
@@ -84,11 +93,19 @@ class OffsetHandlers:
         """Version 0 (getOffsetsBefore): starts of segments older than a time, newest first."""
         return replica.log.offsets_before(asked.timestamp, max(0, asked.max_num_offsets), replica.high_watermark)
 
-    def _find(self, replica: Replica, timestamp: int, *, committed: bool) -> TimestampOffset:
-        log = replica.log
+    def _find(self, replica: Replica, timestamp: int, *, committed: bool, follows: bool) -> TimestampOffset:
+        """
+        :param follows: a follower asks: what is not committed counts, too.
+        :raise ApiError: OFFSET_NOT_AVAILABLE from a leader that does not know yet how far former ones had committed.
+        """
+        log, partition = replica.log, replica.partition
         end = replica.last_stable_offset if committed else replica.high_watermark
+        if follows:
+            end = log.log_end_offset
         if timestamp == LATEST:
-            return TimestampOffset(-1, end, replica.partition.leader_epoch)
+            if not follows:
+                partition.check_caught_up()
+            return TimestampOffset(-1, end, partition.leader_epoch)
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             start = log.log_start_offset
             return TimestampOffset(-1, start, log.epoch_at(start))
@@ -100,7 +117,11 @@ class OffsetHandlers:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"there is no special timestamp {timestamp}")
         else:
             found = log.offset_for_timestamp(timestamp)
-        return found if found is not None and found.offset < end else NOT_FOUND
+        if found is not None and found.offset < end:
+            return found
+        if found is not None:
+            partition.check_caught_up()
+        return NOT_FOUND
 
     @serves(23, 2, 4)
     def offset_for_leader_epoch(self, context: RequestContext, request: Request) -> Answer:
@@ -123,7 +144,9 @@ class OffsetHandlers:
     @task
     async def delete_records(self, context: RequestContext, request: Request) -> DeleteRecordsResponse:
         message: DeleteRecordsRequest = request.message
+        deadline = self._clock.seconds() + max(message.timeout_ms, 0) / 1000
         topics = []
+        waiting: list[tuple[DeleteRecordsPartitionResult, Replica, Deferred[None]]] = []
         for topic in message.topics:
             partitions = []
             for asked in topic.partitions:
@@ -131,11 +154,27 @@ class OffsetHandlers:
                     partition_index=asked.partition_index, low_watermark=-1, error_code=0
                 )
                 try:
-                    answer.low_watermark = await self._replicas.delete_records(
-                        topic.name, asked.partition_index, asked.offset
-                    )
+                    replica = self._replicas.leader(topic.name, asked.partition_index)
+                    await self._replicas.delete_records(topic.name, asked.partition_index, asked.offset)
+                    deleted = replica.deleted()
+                    if deleted is not None:
+                        waiting.append((answer, replica, deleted))
+                    else:
+                        answer.low_watermark = replica.low_watermark
                 except (ApiError, StorageError) as e:
                     answer.error_code = e.code if isinstance(e, ApiError) else ErrorCode.KAFKA_STORAGE_ERROR
                 partitions.append(answer)
             topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
+        for answer, replica, deleted in waiting:
+            # Also on the followers that live: none of them could bring the records back as a leader then.
+            deleted.addTimeout(max(0.0, deadline - self._clock.seconds()), self._clock, onTimeoutCancel=_timed_out)
+            try:
+                await deleted
+                answer.low_watermark = replica.low_watermark
+            except ApiError as e:
+                answer.error_code = e.code
         return DeleteRecordsResponse(topics=topics)
+
+
+def _timed_out(result: object, seconds: float) -> Any:
+    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"not all followers had deleted the records after {seconds:g} s")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from attrs import define
 
 from logbus.errors import ApiError
-from logbus.handlers.produce import ProduceHandlers, refused_one
+from logbus.handlers.produce import ProduceHandlers
 from logbus.handlers.routing import serves_runs
 from logbus.net.context import RequestContext
 from logbus.records.checksum import Buffer
@@ -35,16 +35,20 @@ class ProduceRuns:
                     [spell(id, offset, -1, start) for id, offset in zip(run.correlation_ids, offsets, strict=True)]
                 )
         return b"".join(
-            [self._one(refrain, id, data, now_ms) for id, data in zip(run.correlation_ids, batches, strict=True)]
+            [
+                self._one(context, refrain, id, data, now_ms)
+                for id, data in zip(run.correlation_ids, batches, strict=True)
+            ]
         )
 
-    def _one(self, refrain: Refrain, correlation_id: int, data: Buffer, now_ms: int) -> bytes:
+    def _one(self, context: RequestContext, refrain: Refrain, correlation_id: int, data: Buffer, now_ms: int) -> bytes:
         topic, index = refrain.topic, refrain.index
         try:
             _, appended = self._produce.append(topic, index, data, now_ms, refrain.api_version)
         except ApiError as e:
             self._produce.refused += 1
-            return refrain.refused(correlation_id, refused_one(topic, index, e))
+            response = self._produce.refused_one(context, topic, index, e, refrain.api_version)
+            return refrain.refused(correlation_id, response)
         return refrain.written(
             correlation_id, appended.base_offset, appended.log_append_time, appended.log_start_offset
         )

@@ -49,7 +49,6 @@ FOREIGN_BROKER_KEYS: Mapping[str, str] = {
     "create.topic.policy.class.name": _JVM,
     "client.quota.callback.class": _JVM,
     "principal.builder.class": _JVM,
-    "replica.selector.class": _JVM,
     "security.providers": _JVM,
     "group.consumer.assignors": "members choose between uniform and range, and there are no others",
     "broker.id.generation.enable": "a broker's number is always given",

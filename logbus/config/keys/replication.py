@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from logbus.config.keys.declare import int32, int64
+from logbus.config import kinds
+from logbus.config.keys.declare import int32, int64, key
 
 REPLICA_LAG_TIME_MAX_MS = int64(
     "replica.lag.time.max.ms",
@@ -51,4 +52,11 @@ CONTROLLER_SOCKET_TIMEOUT_MS = int32(
     30_000,
     "Milliseconds the controller waits for a broker's answer.",
     at_least=1,
+)
+REPLICA_SELECTOR_CLASS = key(
+    kinds.optional(kinds.one_of("rack-aware", "org.apache.kafka.common.replica.RackAwareReplicaSelector", "leader")),
+    "replica.selector.class",
+    None,
+    "Which replica a consumer is sent to: ``rack-aware`` (or Kafka's class of that name): one in the consumer's own "
+    "rack, see ``broker.rack``; ``leader`` or nothing: always the leader.",
 )
