@@ -50,7 +50,7 @@ class ElectionTests(HandlerCase):
         """Each partition has its own answer."""
         response = self.reassign((0, [0]), (1, [5]), (7, [0]), (8, [0]), (8, [0]), version=1)
         [topic] = response.responses
-        codes = {one.partition_index: ErrorCode(one.error_code) for one in topic.partitions}
+        codes = {one.partition_index: one.error_code for one in topic.partitions}
         self.assertEqual(
             codes,
             {
