@@ -221,6 +221,7 @@ class Peers:
             self.timers,
             client_id=f"broker-{self.identity().broker_id}-{purpose}",
             timeout=min(self.timeout, CONNECT_SECONDS),
+            lends=purpose == FETCH,
             begin=partial(self._introduce, broker.broker_id),
         )
         link.connecting = connecting

@@ -16,7 +16,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from attrs import define
+from twisted.internet import main, tcp
 from twisted.internet.defer import CancelledError, Deferred, succeed
+from twisted.internet.error import ConnectionDone, ConnectionLost
 from twisted.internet.interfaces import IStreamClientEndpoint, ITCPTransport
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.logger import Logger
@@ -34,6 +36,8 @@ from logbus.wire.versions import VersionRange
 
 _API_VERSIONS = 18
 _KEEP = 1 << 20
+_KEEP_LENT = 1 << 24
+"""Bytes of memory to keep from one answer to the next."""
 
 
 class Disconnected(LogbusError):
@@ -72,12 +76,14 @@ class Channel(Protocol):
         client_id: str | None = None,
         timeout: float = 30.0,
         response_max_bytes: int = 128 * 1024 * 1024,
+        lends: bool = False,
     ) -> None:
         self.versions: Mapping[int, VersionRange] = {}
         self._timers = timers
         self._timeout = timeout
         self._wire = ClientConnection(client_id)
         self._frames = FrameBuffer(response_max_bytes)
+        self._lends = lends
         self._waiting: dict[int, _Waiting] = {}
         self._end: LogbusError | None = None
         self._lost = False
@@ -194,22 +200,45 @@ class Channel(Protocol):
         if ITCPTransport.providedBy(transport):
             transport.setTcpNoDelay(True)
             transport.setTcpKeepAlive(True)
+        if self._lends and isinstance(transport, tcp.Client):
+            # What the transport would do, without memory of its own in between.
+            transport.doRead = self._receive  # type: ignore[method-assign]
 
     def dataReceived(self, data: bytes) -> None:
         """Take in answers."""
-        frames = self._frames
+        self._frames.append(data)
+        self._received()
+
+    def _receive(self) -> ConnectionLost | ConnectionDone | None:
+        """Receive once, straight into the buffer (the transport's ``doRead``)."""
+        transport: Any = self.transport
         try:
-            for frame in frames.feed(data):
+            count = transport.socket.recv_into(self._frames.room())
+        except BlockingIOError:
+            return None
+        except OSError:
+            return main.CONNECTION_LOST
+        if not count:
+            return main.CONNECTION_DONE
+        self._frames.filled(count)
+        self._received()
+        return None
+
+    def _received(self) -> None:
+        frames = self._frames
+        keep = _KEEP_LENT if self._lends else _KEEP
+        try:
+            while (frame := frames.next_frame()) is not None:
                 if self._end is not None:
                     return
                 # The answer is the caller's to keep, and the buffer's memory is not.
-                correlation_id, response = self._wire.receive(bytes(frame))
+                correlation_id, response = self._wire.receive(frame if self._lends else bytes(frame))
                 waiting = self._waiting.pop(correlation_id)
                 waiting.timer.cancel()
                 waiting.answer.callback(response)
             if frames.shortage:
                 frames.grow()
-            elif frames.capacity > _KEEP:
+            elif frames.capacity > keep:
                 frames.shrink()
         except ProtocolError as e:
             self._log.warn("hanging up on {peer}: {error}", peer=self.peer, error=e)
@@ -268,6 +297,7 @@ def connect(
     client_id: str | None = None,
     timeout: float = 30.0,
     response_max_bytes: int = 128 * 1024 * 1024,
+    lends: bool = False,
     begin: Callable[[Channel], Awaitable[object]] = Channel.negotiate,
 ) -> Deferred[Channel]:
     """
@@ -277,13 +307,15 @@ def connect(
     :param client_id: what we call ourselves.
     :param timeout: seconds until connected and negotiated, and afterwards for each answer.
     :param response_max_bytes: the longest response accepted.
+    :param lends: records in an answer are only lent: they are views of the channel's memory, to be used before the
+        callback of the answer returns. Large answers cost less that way.
     :param begin: what comes first on the connection; it sets :attr:`Channel.versions`.
     :returns: fires with the channel, or fails as the endpoint or ``begin`` does. Cancelling it hangs
         up.
     """
 
     def build() -> Channel:
-        return Channel(timers, client_id=client_id, timeout=timeout, response_max_bytes=response_max_bytes)
+        return Channel(timers, client_id=client_id, timeout=timeout, response_max_bytes=response_max_bytes, lends=lends)
 
     async def connected() -> Channel:
         channel = cast(Channel, await endpoint.connect(Factory.forProtocol(build)))

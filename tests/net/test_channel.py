@@ -379,6 +379,38 @@ class RealChannelTests(RealCase):
         channel.close().addBoth(closed.append)
         self.loop.until(lambda: closed and not self.factory.metrics.connections_open)
 
+    def test_lent(self) -> None:
+        """
+        Answers that are only lent come whole, whatever their size, each in the memory of the one before.
+        """
+        content = bytes(range(256)) * 4096 * 3
+        self.factory.wire._served[18] = (0, 4)
+        reactor = self.loop.reactor
+        results: list[Any] = []
+        endpoint = TCP4ClientEndpoint(reactor, "127.0.0.1", self.port.getHost().port)
+        connect(endpoint, Timers(reactor), lends=True).addBoth(results.append)
+        self.loop.until(lambda: results)
+        [channel] = results
+        found: list[tuple[int, bool]] = []
+        kept: list[Any] = []
+
+        def answered(response: Any) -> None:
+            records = response.responses[0].partitions[0].records
+            kept.append(records)
+            found.append((len(records), records == content[: len(records)]))
+
+        for size in (3 << 20, 10, 2 << 20, 3 << 20):
+            self.handler.records = TemporaryFile(content[:size]).slice()
+            count = len(found)
+            channel.request(fetch(2, 3 << 20)).addCallback(answered).addErrback(found.append)
+            self.loop.until(lambda count=count: len(found) > count)  # type: ignore[misc]
+        self.assertEqual(found, [(size, True) for size in (3 << 20, 10, 2 << 20, 3 << 20)])
+        self.assertIs(kept[0].obj, kept[3].obj)
+        channel.transport.abortConnection()
+        lost: list[Any] = []
+        channel.when_lost().addBoth(lost.append)
+        self.loop.until(lambda: lost)
+
     def test_refused(self) -> None:
         """
         Where nobody listens the attempt fails at once.

@@ -1,0 +1,177 @@
+"""
+What a follower costs: CPU per GB fetched, from the socket to the page cache.
+
+    python benchmarks/replication_follower.py [--directory DIR] [--megabytes 2000] [--batch-records 16 100 1000]
+
+A leader that is none runs in a process of its own, and answers every fetch at once with as many batches of 1 KB
+records as were asked for. The follower is the real one: channel, session, loop and log. Its process's CPU is counted,
+kernel and all. Rates move with the machine; compare the figures of one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import random
+import shutil
+import socket
+import struct
+import sys
+import tempfile
+import time
+from typing import Any
+from uuid import UUID
+
+from twisted.internet.main import installReactor
+
+from logbus.cluster.fetcher import ReplicaFetcher
+from logbus.cluster.leaderfetch import FetchSettings
+from logbus.cluster.partition import Partition
+from logbus.cluster.replica import Replica
+from logbus.config import TopicConfig
+from logbus.model import LeaderAndIsr, TopicPartition
+from logbus.net import reactor as own_reactor
+from logbus.net.channel import Channel, connect
+from logbus.records.batch import encode_batch, patch_offset_and_epoch
+from logbus.records.record import Record
+from logbus.storage.disk import disks_at
+from logbus.storage.manager import LogManager
+from logbus.timers import Timers
+from logbus.wire.connection import ServerConnection
+from logbus.wire.messages.records import FetchableTopicResponse, FetchResponse, PartitionData
+from logbus.wire.versions import VersionRange
+
+TOPIC = UUID(int=7)
+
+
+def lead(listener: socket.socket, batch_records: int, total: int) -> None:
+    """Answer one follower's fetches."""
+    one = encode_batch([Record(i, 1, None, os.urandom(1000), ()) for i in range(batch_records)])
+    wire = ServerConnection({1: (17, 17)})
+    peer, _ = listener.accept()
+    file = peer.makefile("rb")
+    session, sent = 0, 0
+    buffers: dict[int, bytearray] = {}
+    while head := file.read(4):
+        request = wire.receive(file.read(struct.unpack(">i", head)[0]))
+        message = request.message
+        session = session or 1
+        topics = []
+        left = message.max_bytes
+        for topic in message.topics:
+            parts = []
+            for asked in topic.partitions:
+                count = max(1, min(left, asked.partition_max_bytes) // len(one))
+                if left <= 0 or sent >= total:
+                    continue
+                data = buffers.setdefault(asked.partition, bytearray(one * count))
+                size = count * len(one)
+                for i in range(count):
+                    patch_offset_and_epoch(data, i * len(one), asked.fetch_offset + i * batch_records, 0)
+                parts.append(
+                    PartitionData(
+                        partition_index=asked.partition,
+                        high_watermark=asked.fetch_offset,
+                        log_start_offset=0,
+                        records=bytes(memoryview(data)[:size]),
+                    )
+                )
+                left -= size
+                sent += size
+            if parts:
+                topics.append(FetchableTopicResponse(topic_id=topic.topic_id, partitions=parts))
+        if not topics:
+            time.sleep(0.05)
+        for part in wire.respond(request, FetchResponse(session_id=session, responses=topics)):
+            peer.sendall(part)  # type: ignore[arg-type]
+
+
+def measure(directory: str, batch_records: int, total: int, partitions: int) -> None:
+    """In a process of its own: the reactor runs once."""
+    installReactor(own_reactor.BrokerReactor())
+    from twisted.internet import reactor as running
+    from twisted.internet.defer import Deferred
+    from twisted.internet.endpoints import TCP4ClientEndpoint
+
+    reactor: Any = running
+    listener = socket.create_server(("127.0.0.1", 0))
+    leader = multiprocessing.Process(target=lead, args=(listener, batch_records, total), daemon=True)
+    leader.start()
+    home = tempfile.mkdtemp(dir=directory)
+    logs = LogManager(disks_at([home], reactor), reactor, time.time, jitter=random.Random(1))
+    timers = Timers(reactor)
+    channels: list[Channel] = []
+
+    async def introduced(channel: Channel) -> None:
+        channel.versions = {1: VersionRange(17, 17)}
+
+    def channel_for(broker_id: int, purpose: str) -> Deferred[Channel]:
+        if channels:
+            done: Deferred[Channel] = Deferred()
+            done.callback(channels[0])
+            return done
+        endpoint = TCP4ClientEndpoint(reactor, "127.0.0.1", listener.getsockname()[1])
+        made = connect(endpoint, timers, lends=True, begin=introduced)
+
+        def connected(channel: Channel) -> Channel:
+            channels.append(channel)
+            return channel
+
+        return made.addCallback(connected)
+
+    fetcher = ReplicaFetcher(2, lambda: 1, logs, channel_for, timers, FetchSettings)
+
+    async def run() -> None:
+        await logs.open()
+        fetcher.startService()
+        for n in range(partitions):
+            name = TopicPartition("t", n)
+            log = await logs.create(name, TOPIC, TopicConfig(flush_before_ack=False))
+            replica = Replica(Partition(name, 2), TOPIC, log)
+            replica.take(LeaderAndIsr(1, 0, (1, 2)), (1, 2))
+            fetcher.follow(replica, 1)
+        begun, wall = time.process_time(), time.monotonic()
+        while fetcher.counters.bytes < total:
+            waiting: Deferred[None] = Deferred()
+            reactor.callLater(0.05, waiting.callback, None)
+            await waiting
+        cpu, elapsed = time.process_time() - begun, time.monotonic() - wall
+        counters = fetcher.counters
+        assert not counters.failed_partitions and not counters.failed_fetches, counters
+        gigabytes = counters.bytes / 1e9
+        print(
+            f"batches of {batch_records:5} KB, {partitions} partitions: {cpu / gigabytes:.3f} s/GB CPU,"
+            f" {gigabytes / elapsed:.2f} GB/s, {counters.bytes / counters.fetches / 1e6:.1f} MB a fetch",
+            flush=True,
+        )
+
+    def over(result: object) -> None:
+        if result is not None:
+            print(result, file=sys.stderr)
+        reactor.stop()
+
+    reactor.callWhenRunning(lambda: Deferred.fromCoroutine(run()).addBoth(over))
+    reactor.run()
+    leader.terminate()
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--directory", default=None, help="where the follower's logs go")
+    parser.add_argument("--megabytes", type=int, default=2000)
+    parser.add_argument("--batch-records", type=int, nargs="+", default=[16, 100, 1000])
+    parser.add_argument("--partitions", type=int, nargs="+", default=[1, 10])
+    given = parser.parse_args()
+    context = multiprocessing.get_context("spawn")
+    for batch_records in given.batch_records:
+        for partitions in given.partitions:
+            arguments = (given.directory, batch_records, given.megabytes * 1_000_000, partitions)
+            process = context.Process(target=measure, args=arguments)
+            process.start()
+            process.join()
+
+
+if __name__ == "__main__":
+    main()
