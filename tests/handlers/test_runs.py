@@ -8,11 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.config import TopicConfig
+from logbus.errors import ErrorCode
+from logbus.model import TopicPartition
 from logbus.records.slices import joined
+from logbus.storage.istorage import Lane
 from logbus.wire.connection import ClientConnection
 from logbus.wire.messages.metadata import MetadataRequest
 from logbus.wire.messages.records import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.handlers.kit import NOW_MS, MemoryBroker, a_batch, produce_request
+from tests.handlers.kit import NOW_MS, HandlerCase, MemoryBroker, a_batch, content, fetch_request, produce_request
 
 PLAIN: dict[str, str] = {}
 CONFIGS = (
@@ -144,3 +148,58 @@ class TogetherTests(SynchronousTestCase):
         data = stream(drawn, clients)
         together, alone = (served(data, cuts, config, way) for way in (True, False))
         self.assertEqual(together, alone)
+
+
+class Runs(HandlerCase):
+    """What is served at once."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.client.produce(a_batch(b"first"))
+        self.writes = 0
+        self.disk.faults = self.step
+
+    def step(self, op: str, path: str) -> None:
+        self.writes += op == "write" and path.endswith(".log")
+
+    def feed(self, *data: bytes) -> list[tuple[int, int]]:
+        """Send so many requests at once; what they are answered."""
+        requests = (joined(self.client.wire.request(produce_request(records), 9)[1]) for records in data)
+        self.client.feed(b"".join(requests))
+        answers = [answer.responses[0].partition_responses[0] for answer in self.client.answers()]
+        return [(answer.error_code, answer.base_offset) for answer in answers]
+
+    def test_one_write(self) -> None:
+        """Five requests found in one read are one write, and who waits for records is woken."""
+        reader = self.server.connect()
+        reader.send(fetch_request([("t", 0, 1)], max_wait_ms=1000, min_bytes=5 * len(a_batch(b"1"))), 12)
+        data = [a_batch(b"%d" % number) for number in range(5)]
+        self.assertEqual(self.feed(*data), [(0, offset) for offset in range(1, 6)])
+        self.assertEqual(self.writes, 1)
+        reader.turn()
+        (answer,) = reader.answers()
+        records = content(answer.responses[0].partitions[0])
+        self.assertEqual(len(records), sum(map(len, data)))
+
+    def test_one_is_wrong(self) -> None:
+        """A batch that is refused is so alone."""
+        corrupt = a_batch(b"x")[:-1] + b"!"
+        self.assertEqual(self.feed(a_batch(), corrupt, a_batch()), [(0, 1), (ErrorCode.CORRUPT_MESSAGE, -1), (0, 2)])
+        self.assertEqual((self.writes, self.server.broker.produce_handlers.refused), (2, 1))
+
+    def test_a_partition_that_goes(self) -> None:
+        """Requests for a partition that is not here any more are each told so, though their words are known."""
+        self.server.now(self.server.broker.replicas.remove([TopicPartition("t", 0)]))
+        self.assertEqual(self.feed(a_batch(), a_batch()), 2 * [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)])
+
+    def test_behind_one_that_waits(self) -> None:
+        """While an earlier answer is not ready, requests are served one by one, and answered in their turn."""
+        self.server.broker.replicas.get("t", 1).log.configure(TopicConfig(flush_before_ack=True))
+        self.disk.held.add(Lane.SYNC)
+        self.client.send(produce_request(a_batch(b"waits"), partition=1, acks=-1), 9)
+        self.assertEqual(self.feed(a_batch(), a_batch()), [])
+        self.disk.held.clear()
+        self.disk.release(Lane.SYNC)
+        for _ in range(3):
+            self.client.turn()
+        self.assertEqual([a.responses[0].partition_responses[0].error_code for a in self.client.answers()], [0, 0, 0])
