@@ -17,16 +17,17 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.testing.simulation.run import Outcome, Run, Settings
 from logbus.testing.simulation.schedule import KINDS, Fault
 
-SEEDS = int(os.environ.get("LOGBUS_SIMULATION_SEEDS", "40"))
+SEEDS = int(os.environ.get("LOGBUS_SIMULATION_SEEDS", "100"))
 FIRST = int(os.environ.get("LOGBUS_SIMULATION_FIRST", "1"))
 
-ALONE = Settings(brokers=1, replication=1, min_insync=1)
+THREE = Settings(seconds=30, between=5)
+ALONE = evolve(THREE, brokers=1, replication=1, min_insync=1)
 
 _ONE = """
 from twisted.logger import globalLogBeginner
 globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
 from logbus.testing.simulation.run import Run, Settings
-settings = Settings(brokers={brokers}, replication={brokers}, min_insync=1, seconds=30, between=3)
+settings = Settings(brokers={brokers}, replication={brokers}, min_insync=min(2, {brokers}), seconds=30, between=3)
 outcome = Run(settings, {seed}).run()
 print(outcome.trace, outcome.events, outcome.acknowledged)
 """
@@ -45,29 +46,41 @@ class RunTests(SynchronousTestCase):
         problems = [str(each) for each in outcome.anomalies]
         self.assertEqual(problems, [], f"seed {outcome.seed}: {outcome.told}")
 
-    def test_one_broker(self) -> None:
-        """Nothing acknowledged is lost, doubled or turned round, whatever happens to the one broker there is."""
+    def run_many(self, settings: Settings, seeds: int) -> Counter[str]:
+        """How often each kind of fault had an effect."""
         effects: Counter[str] = Counter()
         acknowledged = 0
-        for seed in range(FIRST, FIRST + SEEDS):
-            outcome = self.run_one(ALONE, seed)
+        for seed in range(FIRST, FIRST + seeds):
+            outcome = self.run_one(settings, seed)
             self.assertClean(outcome)
             effects += outcome.effects
             acknowledged += outcome.acknowledged
-        self.assertGreater(acknowledged, 100 * SEEDS)
-        self.assertGreater(effects.total(), 3 * SEEDS)
-        if SEEDS >= 40:
+        self.assertGreater(acknowledged, 50 * seeds)
+        self.assertGreater(effects.total(), 3 * seeds)
+        return effects
+
+    def test_three_brokers(self) -> None:
+        """Nothing acknowledged is lost, doubled or turned round, whatever happens, and in the end all works again."""
+        effects = self.run_many(THREE, SEEDS)
+        if SEEDS >= 100:
+            self.assertEqual(KINDS.keys() - effects.keys(), set(), "these never had an effect")
+
+    def test_one_broker(self) -> None:
+        """Nor with one broker, which comes back with what was synced."""
+        effects = self.run_many(ALONE, SEEDS // 4)
+        if SEEDS >= 100:
             possible = {kind for kind, (_, brokers, _) in KINDS.items() if brokers == 1}
             self.assertEqual(possible - effects.keys(), set(), "these never had an effect")
 
     def test_the_same_seed_is_the_same_run(self) -> None:
-        """To the last segment on the network: twice here, and in processes that hash otherwise."""
-        settings = Settings(brokers=1, replication=1, min_insync=1, seconds=30, between=3)
-        traces = [(o.trace, o.events, o.acknowledged) for o in (self.run_one(settings, 5) for _ in range(2))]
-        traces += [elsewhere(5, 1, hash_seed) for hash_seed in ("1", "2")]
-        self.assertEqual(traces, traces[:1] * 4)
-        other = self.run_one(settings, 6)
-        self.assertNotEqual(other.trace, traces[0][0])
+        """To the last segment on the network: here, and in processes that hash otherwise."""
+        for brokers in (1, 3):
+            settings = Settings(brokers=brokers, replication=brokers, min_insync=min(2, brokers), seconds=30, between=3)
+            here = [self.run_one(settings, seed) for seed in (5, 6)]
+            traces = [(outcome.trace, outcome.events, outcome.acknowledged) for outcome in here]
+            self.assertNotEqual(*traces)
+            for hash_seed in ("1", "2"):
+                self.assertEqual(elsewhere(5, brokers, hash_seed), traces[0])
 
     def test_a_schedule_instead_of_the_seeds(self) -> None:
         """Given faults happen, and no others."""
