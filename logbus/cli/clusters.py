@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from attrs import asdict
 
+from logbus.cli.electing import elect_leaders
 from logbus.cli.options import bootstrap_options, json_option
 from logbus.cli.output import print_json, print_table
+from logbus.cli.placing import reassign
 from logbus.cli.starting import start
 
 if TYPE_CHECKING:
@@ -26,7 +28,8 @@ def cluster() -> None:
     """
 
 
-cluster.add_command(start)
+for command in (start, elect_leaders, reassign):
+    cluster.add_command(command)
 
 
 @cluster.command()

@@ -1,6 +1,6 @@
 """
 Administration: topics, partitions, records to delete, the cluster; of settings see :mod:`~logbus.client.configs`, of
-groups :mod:`~logbus.client.groups`.
+leaders and replicas :mod:`~logbus.client.placement`, of groups :mod:`~logbus.client.groups`.
 
 .. code-block:: python
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from attrs import field, frozen
 from twisted.internet.defer import Deferred
@@ -26,6 +26,7 @@ from logbus.client.cluster import Cluster, Node, Topic
 from logbus.client.configs import ConfigAdmin, ConfigEntry, ConfigSource, Resource, ResourceType, problem
 from logbus.client.groups import GroupAdmin
 from logbus.client.offsets import list_offsets
+from logbus.client.placement import PlacementAdmin, Reassignment
 from logbus.client.retry import api_error
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TimestampOffset, TopicPartition
@@ -56,10 +57,14 @@ __all__ = [
     "ConfigEntry",
     "ConfigSource",
     "NewTopic",
+    "Reassignment",
     "Resource",
     "ResourceType",
     "problem",
 ]
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _DESCRIBE_CLUSTER = 60
 _ATTEMPTS = 5
@@ -95,7 +100,7 @@ class ClusterDescription:
     nodes: tuple[Node, ...]
 
 
-class AdminClient(ConfigAdmin, GroupAdmin):
+class AdminClient(ConfigAdmin, GroupAdmin, PlacementAdmin):
     """
     :param cluster: closed by its owner, not by the client.
     :param timeout: seconds the brokers may take to do what is asked.
@@ -259,18 +264,21 @@ class AdminClient(ConfigAdmin, GroupAdmin):
     def _timeout_ms(self) -> int:
         return int(self._timeout * 1000)
 
-    def _at_controller(
-        self, request: Any, read: Callable[[Any], dict[str, ApiError | None]]
-    ) -> Deferred[dict[str, ApiError | None]]:
-        async def ask() -> dict[str, ApiError | None]:
+    def _at_controller(self, request: Any, read: Callable[[Any], dict[K, V]]) -> Deferred[dict[K, V]]:
+        async def ask() -> dict[K, V]:
             attempt = 0
             while True:
                 channel = await self._cluster.controller()
-                answers = read(await channel.request(request, None, self._timeout + self._cluster.timeout))
-                moved = any(each is not None and each.code is ErrorCode.NOT_CONTROLLER for each in answers.values())
+                response = await channel.request(request, None, self._timeout + self._cluster.timeout)
                 attempt += 1
-                if not moved or attempt == _ATTEMPTS:
-                    return answers
+                try:
+                    answers = read(response)
+                except ApiError as e:
+                    if e.code is not ErrorCode.NOT_CONTROLLER or attempt == _ATTEMPTS:
+                        raise
+                else:
+                    if attempt == _ATTEMPTS or not any(map(_not_controller, answers.values())):
+                        return answers
                 await deferLater(self._cluster.reactor, self._cluster.backoff.before(attempt))
 
         return Deferred.fromCoroutine(ask())
@@ -316,3 +324,7 @@ class AdminClient(ConfigAdmin, GroupAdmin):
             for each in sorted(response.brokers, key=lambda each: each.broker_id)
         )
         return ClusterDescription(response.cluster_id, response.controller_id, nodes)
+
+
+def _not_controller(answer: object) -> bool:
+    return isinstance(answer, ApiError) and answer.code is ErrorCode.NOT_CONTROLLER
