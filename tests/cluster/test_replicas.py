@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from logbus.cluster.icluster import ILeadershipListener, PartitionState
+from logbus.cluster.replica import Replica
 from logbus.cluster.replicas import Replicas
 from logbus.config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, StorageError
@@ -208,6 +210,54 @@ class ReplicasTests(SynchronousTestCase):
             self.assertEqual(self.successResultOf(self.replicas.remove([name])), {})
         self.assertIsNone(self.manager.get(name))
         self.assertEqual(len(self.replicas), 1)
+
+    def test_strays(self) -> None:
+        """Logs of what this broker does not hold any more go; those of topics that nobody can read stay."""
+        self.become(self.state(0), self.state(1))
+        for topic in ("gone", "unreadable"):
+            self.successResultOf(self.manager.create(TopicPartition(topic, 0), UUID(int=5)))
+        self.assertEqual(self.successResultOf(self.replicas.retain({TopicPartition("t", 0)}, {"unreadable"})), {})
+        self.assertEqual(sorted(log.partition for log in self.manager), [("t", 0), ("unreadable", 0)])
+        self.assertEqual([each.topic_partition for each in self.replicas], [("t", 0)])
+
+    def test_followers_are_followed(self) -> None:
+        """From the role on that says so, in its epoch, until the next one; whatever else becomes of them."""
+        told: list[tuple[object, ...]] = []
+
+        class Fetcher:
+            def follow(self, replica: Replica, leader: int) -> None:
+                told.append(("follow", replica.topic_partition.partition, leader, replica.partition.leader_epoch))
+
+            def unfollow(self, name: TopicPartition) -> Deferred[None]:
+                told.append(("unfollow", name.partition))
+                return succeed(None)
+
+        def news(*states: PartitionState) -> list[tuple[object, ...]]:
+            told.clear()
+            self.become(*states)
+            return told[:]
+
+        self.replicas.fetcher = Fetcher()
+        self.assertEqual(news(self.state(role=LeaderAndIsr(2, 4, (2, 0)))), [("unfollow", 0), ("follow", 0, 2, 4)])
+        self.assertEqual(news(self.state(role=LeaderAndIsr(2, 4, (2,), version=1))), [])
+        self.assertEqual(news(self.state(role=LeaderAndIsr(-1, 5, (2,)))), [("unfollow", 0)])
+        self.assertEqual(news(self.state(role=LeaderAndIsr(1, 6, (1,)))), [("unfollow", 0), ("follow", 0, 1, 6)])
+        self.assertEqual(news(self.state(role=LeaderAndIsr(2, 5, (2,)))), [])
+        self.assertEqual(news(self.state(role=LeaderAndIsr(0, 7, (0,)))), [("unfollow", 0)])
+        told.clear()
+        self.failed([TopicPartition("t", 0)], "the disk is gone")
+        self.assertEqual(told, [("unfollow", 0)])
+
+    def test_what_was_committed_still_is(self) -> None:
+        """A replica begins with the high watermark that its log was left with, as far as the log reaches."""
+        self.become(self.state())
+        self.replicas.leader("t", 0).append(a_batch(b"a"), NOW_MS)
+        log = self.replicas.get("t", 0).log
+        for mark, found in ((0, 0), (1, 1), (9, 1)):
+            log.high_watermark = mark
+            again = Replicas(0, self.manager, lambda given: TopicConfig())
+            self.successResultOf(again.become([self.state(role=LeaderAndIsr(2, 4, (2, 0)))]))
+            self.assertEqual(again.get("t", 0).high_watermark, found)
 
     def test_settings_change(self) -> None:
         """New overrides reach every partition of the topic."""
