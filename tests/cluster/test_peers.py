@@ -81,6 +81,39 @@ class PeersTests(ClusterCase):
         self.image = self.peers.broker(1)
         self.assertEqual(self.cluster.now(self.ask()).error_code, ErrorCode.NOT_CONTROLLER)
 
+    def test_the_session_goes(self) -> None:
+        """So it does when the broker lives on, but its session has ended."""
+        channel = self.cluster.now(self.peers.channel(self.image, CONTROL))
+        store = self.cluster[1].broker.store
+        store.suspend()
+        store.expire()
+        self.cluster.settle()
+        self.assertFalse(channel.usable)
+        store.resume()
+        self.cluster.settle(1)
+        self.image = self.peers.broker(1)
+        self.assertEqual(self.cluster.now(self.ask()).error_code, ErrorCode.NOT_CONTROLLER)
+
+    def test_attempts(self) -> None:
+        """A broker that is not there is not called all the time, but soon again."""
+        self.cluster.kill(1, expire=False)
+        connect_to, calls = self.peers.connect_to, []
+
+        def counted(host: str, port: int) -> Any:
+            calls.append(host)
+            return connect_to(host, port)
+
+        self.peers.connect_to = counted
+        for _ in range(50):
+            self.refusal(self.ask(purpose="new"))
+        self.assertEqual(len(calls), 1)
+        self.cluster.settle(0.1)
+        self.refusal(self.ask(purpose="new"))
+        self.assertEqual(len(calls), 2)
+        for _ in range(200):
+            self.refusal(self.ask(purpose="new"), 0.05)
+        self.assertLess(len(calls), 20)
+
     def test_stopped(self) -> None:
         """Who is closed connects to nobody any more, and leaves nothing behind."""
         channel = self.cluster.now(self.peers.channel(self.image, CONTROL))
