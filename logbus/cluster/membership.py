@@ -17,7 +17,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from logbus.errors import ApiError, ErrorCode
+from logbus.errors import ApiError, ConfigError, ErrorCode
 from logbus.metastore.imetastore import (
     ConnectionLost,
     IMetadataStore,
@@ -28,9 +28,11 @@ from logbus.metastore.imetastore import (
 )
 from logbus.metastore.znodes import (
     CLUSTER_ID,
+    FEATURES,
     PERSISTENT_PATHS,
     BrokerIdZnode,
     ClusterIdZnode,
+    FeatureLevelZnode,
     Registration,
     uuid_text,
 )
@@ -199,6 +201,7 @@ class Membership:
         value = evolve(self.registration, timestamp=int(self.wall_clock() * 1000))
         deadline = self.clock.seconds() + 2 * self.session_timeout
         while True:
+            await self._check_level()
             try:
                 await self.store.create(self.path, BrokerIdZnode.encode(value), ephemeral=True)
             except NodeExists:
@@ -211,6 +214,23 @@ class Membership:
             if stat.ephemeral_owner == self.store.session_id:
                 return stat.czxid
             await self._wait(gone, deadline, BrokerIdZnode.decode(value.broker_id, data))
+
+    async def _check_level(self) -> None:
+        """
+        Make sure that we can do what the cluster does; the controller leaves us out if it learns to meanwhile.
+
+        :raise ConfigError: we are too old.
+        """
+        try:
+            data, _ = await self.store.get(FEATURES)
+        except NoNode:
+            return
+        level = FeatureLevelZnode.decode(data)
+        if self.registration.feature_level < level:
+            raise ConfigError(
+                f"the cluster is at feature level {level}; this release knows {self.registration.feature_level}: "
+                "a cluster that all brokers were upgraded in cannot go back, so run a newer release here"
+            )
 
     async def _wait(self, gone: Deferred[None], deadline: float, other: Registration) -> None:
         left = deadline - self.clock.seconds()

@@ -20,11 +20,13 @@ from logbus.metastore.znodes import (
     BROKER_CONFIGS,
     BROKER_IDS,
     DELETED_TOPICS,
+    FEATURES,
     LIVES,
     TOPICS,
     BadZnode,
     BrokerIdZnode,
     ConfigZnode,
+    FeatureLevelZnode,
     LivesZnode,
     StateZnode,
     TopicZnode,
@@ -138,10 +140,11 @@ async def _load_broker_configs(store: IMetadataStore, state: ControllerState) ->
 
 
 async def _load_lives(store: IMetadataStore, state: ControllerState) -> None:
-    [found] = await _get_all(store, [LIVES])
-    if found is not None:
-        data, stat = found
-        state.lives, state.lives_version = LivesZnode.decode(data), stat.version
+    lives, features = await _get_all(store, [LIVES, FEATURES])
+    if lives is not None:
+        state.lives, state.lives_version = LivesZnode.decode(lives[0]), lives[1].version
+    if features is not None:
+        state.feature_level, state.feature_version = FeatureLevelZnode.decode(features[0]), features[1].version
 
 
 def _config(path: str, found: Found) -> tuple[dict[str, str], int]:

@@ -73,7 +73,7 @@ class Controller:
     wall_clock: Callable[[], float]
     tenure: Tenure | None = field(default=None, init=False)
     tally: Tally = field(factory=Tally, init=False)
-    _queue: deque[Callable[[], Awaitable[None]]] = field(factory=deque, init=False)
+    _queue: deque[tuple[float, Callable[[], Awaitable[None]]]] = field(factory=deque, init=False)
     _serving: bool = field(default=False, init=False)
     _connections: int = field(default=0, init=False)
     _running: bool = field(default=False, init=False)
@@ -169,6 +169,11 @@ class Controller:
 
         self._put(lambda: self._as_controller(note))
 
+    @property
+    def queue_length(self) -> int:
+        """Events that wait for their turn."""
+        return len(self._queue)
+
     # Events.
 
     def _session_changed(self, state: SessionState) -> None:
@@ -224,6 +229,7 @@ class Controller:
             self.tally,
         )
         connections = self._connections
+        began = self.clock.seconds()
         try:
             await tenure.begin()
             if self.store.state is not SessionState.CONNECTED or self._connections != connections:
@@ -233,6 +239,7 @@ class Controller:
             raise
         self._leave_office()
         self.tenure = tenure
+        self.tally.took_office(self.clock.seconds() - began)
         self._show_controller(self.broker_id)
         self._put(self._take_orders)
         unfinished = [name for name, topic in tenure.state.topics.items() if topic.deleting]
@@ -279,8 +286,13 @@ class Controller:
 
     # The queue.
 
+    @property
+    def queued(self) -> int:
+        """How many events wait for their turn."""
+        return len(self._queue)
+
     def _put(self, event: Callable[[], Awaitable[None]]) -> None:
-        self._queue.append(event)
+        self._queue.append((self.clock.seconds(), event))
         if not self._serving:
             self._serving = True
             Deferred.fromCoroutine(self._serve()).addErrback(
@@ -290,7 +302,11 @@ class Controller:
     async def _serve(self) -> None:
         try:
             while self._queue:
-                await self._queue.popleft()()
+                put_at, event = self._queue.popleft()
+                began_at = self.clock.seconds()
+                elections = self.tally.elections
+                await event()
+                self.tally.served(began_at - put_at, self.clock.seconds() - began_at, elections)
         finally:
             self._serving = False
 

@@ -122,6 +122,7 @@ class ControllerState:
     :ivar failed: replicas on living brokers whose log directory failed, by broker.
     :ivar leaving: brokers that are shutting down; they stay so until they register again.
     :ivar lives: the lives of brokers that were taken note of; ``lives_version``: of the node that keeps them.
+    :ivar feature_level: what all brokers of the cluster can do; ``feature_version``: of the node that keeps it.
     :ivar unreadable: topics whose nodes cannot be read, with the reason: they are left alone.
     :ivar broker_configs: overrides by entity (broker id or ``<default>``); ``broker_config_versions``: of their nodes.
     """
@@ -132,6 +133,8 @@ class ControllerState:
     leaving: set[int] = field(factory=set)
     lives: dict[int, Life] = field(factory=dict)
     lives_version: int = ABSENT
+    feature_level: int = 0
+    feature_version: int = ABSENT
     unreadable: dict[str, str] = field(factory=dict)
     broker_configs: dict[str, Mapping[str, str]] = field(factory=dict)
     broker_config_versions: dict[str, int] = field(factory=dict)

@@ -15,6 +15,7 @@ from twisted.logger import Logger
 
 from logbus.cluster.controller.announcements import Batch
 from logbus.cluster.controller.election import Election, Lives, Situation, due_elections, situation
+from logbus.cluster.controller.features import admitted, raised_level
 from logbus.cluster.controller.fence import Fence
 from logbus.cluster.controller.isrchanges import granted
 from logbus.cluster.controller.loading import load_brokers, load_state
@@ -27,7 +28,16 @@ from logbus.cluster.icluster import IsrChange
 from logbus.cluster.images import BrokerImage
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.imetastore import Create, Op, Set, Watcher
-from logbus.metastore.znodes import LIVES, Life, LivesZnode, PartitionZnode, StateZnode, TopicZnode
+from logbus.metastore.znodes import (
+    FEATURES,
+    LIVES,
+    FeatureLevelZnode,
+    Life,
+    LivesZnode,
+    PartitionZnode,
+    StateZnode,
+    TopicZnode,
+)
 from logbus.model import LeaderAndIsr, TopicPartition
 
 
@@ -59,10 +69,11 @@ class Tenure:
         store = self.fence.store
         await store.sync()
         self.state = self.announcer.state = await load_state(store)
-        self.state.brokers = await load_brokers(store, self.brokers_moved)
+        self.state.brokers = await self._load_brokers()
         for name, reason in sorted(self.state.unreadable.items()):
             self._log.error("topic {topic} is left alone: {reason}", topic=name, reason=reason)
         await self.elect(self.state.partitions(), self.state.come())
+        await self._raise_level()
         self._log.info(
             "controller epoch {epoch}: {brokers} brokers, {topics} topics",
             epoch=self.epoch,
@@ -75,7 +86,7 @@ class Tenure:
     async def refresh_brokers(self) -> None:
         """Compare the registrations with those known; elect and announce what follows."""
         before = self.state.brokers
-        now = await load_brokers(self.fence.store, self.brokers_moved)
+        now = await self._load_brokers()
         come = {
             number: broker
             for number, broker in now.items()
@@ -95,7 +106,28 @@ class Tenure:
             self.state.failed.pop(number, None)
             self.state.leaving.discard(number)
         elected = await self.elect(self.state.partitions(), come)
+        await self._raise_level()
         self.announcer.announce(Batch(brokers=True, partitions=elected), come)
+
+    async def _load_brokers(self) -> dict[int, BrokerImage]:
+        found = await load_brokers(self.fence.store, self.brokers_moved)
+        fit = admitted(found, self.state.feature_level)
+        for number in sorted(found.keys() - fit.keys()):
+            self._log.error(
+                "broker {broker} is left out: its feature level is {its}, the cluster's {wanted}",
+                broker=number,
+                its=found[number].feature_level,
+                wanted=self.state.feature_level,
+            )
+        return fit
+
+    async def _raise_level(self) -> None:
+        level = raised_level(self.state)
+        if level is not None:
+            data, version = FeatureLevelZnode.encode(level), self.state.feature_version
+            await self.fence.write([[Create(FEATURES, data) if version == ABSENT else Set(FEATURES, data, version)]])
+            self.state.feature_level, self.state.feature_version = level, version + 1
+            self._log.info("the cluster's feature level is {reached}", reached=level)
 
     async def check_broker(self, broker_id: int, broker_epoch: int) -> BrokerImage:
         """

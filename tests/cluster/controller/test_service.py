@@ -61,6 +61,15 @@ class LoneBrokerTests(ControllerCase):
         self.assertEqual(node.metadata.brokers[0].epoch, node.membership.epoch)
         self.assertEqual(self.controller_epoch(), 1)
 
+    def test_what_is_counted(self) -> None:
+        """Elections, tenures and events; nothing waits when all is done."""
+        node = self.cluster.started()
+        self.create(node, [0], [0])
+        tally = node.controller.tally
+        self.assertEqual((tally.elections, tally.unclean_elections, tally.tenures), (2, 0, 1))
+        self.assertGreater(tally.events, 1)
+        self.assertEqual(node.controller.queue_length, 0)
+
     def test_a_restart_is_an_election(self) -> None:
         """
         After a restart the leader epoch has grown by one, as the log may have lost its end; all that exists is
