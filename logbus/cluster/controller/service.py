@@ -169,11 +169,6 @@ class Controller:
 
         self._put(lambda: self._as_controller(note))
 
-    @property
-    def queue_length(self) -> int:
-        """Events that wait for their turn."""
-        return len(self._queue)
-
     # Events.
 
     def _session_changed(self, state: SessionState) -> None:

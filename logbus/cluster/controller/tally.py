@@ -17,12 +17,15 @@ class Tally:
     :ivar unclean_elections: those among them that may have cost committed records.
     :ivar isr_changes: how often in-sync replicas changed without an election.
     :ivar events: served by the queue; ``waited_seconds``: until it was their turn, ``event_seconds``: that they took.
+    :ivar tenures: how often this broker became the controller; ``taking_office_seconds``: that the last time took.
     :ivar election_events: those among them in which leaders were elected; ``election_seconds``: that these took.
     """
 
     elections: int = field(default=0, init=False)
     unclean_elections: int = field(default=0, init=False)
     isr_changes: int = field(default=0, init=False)
+    tenures: int = field(default=0, init=False)
+    taking_office_seconds: float = field(default=0.0, init=False)
     events: int = field(default=0, init=False)
     waited_seconds: float = field(default=0.0, init=False)
     event_seconds: float = field(default=0.0, init=False)
@@ -49,10 +52,4 @@ class Tally:
     def took_office(self, seconds: float) -> None:
         """The broker is the controller."""
         self.tenures += 1
-        self.taking_office_s = seconds
-
-    def served(self, seconds: float) -> None:
-        """An event of the queue was served."""
-        self.events += 1
-        self.event_s += seconds
-        self.longest_event_s = max(self.longest_event_s, seconds)
+        self.taking_office_seconds = seconds

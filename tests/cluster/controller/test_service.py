@@ -68,7 +68,7 @@ class LoneBrokerTests(ControllerCase):
         tally = node.controller.tally
         self.assertEqual((tally.elections, tally.unclean_elections, tally.tenures), (2, 0, 1))
         self.assertGreater(tally.events, 1)
-        self.assertEqual(node.controller.queue_length, 0)
+        self.assertEqual(node.controller.queued, 0)
 
     def test_a_restart_is_an_election(self) -> None:
         """
