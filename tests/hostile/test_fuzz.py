@@ -31,6 +31,14 @@ from logbus.wire.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
+from logbus.wire.messages.elections import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
+)
 from logbus.wire.messages.metadata import DescribeClusterRequest, MetadataRequest, MetadataRequestTopic
 from logbus.wire.messages.records import (
     ForgottenTopic,
@@ -110,6 +118,12 @@ def valid_requests(server: MemoryBroker) -> list[Any]:
         CreatePartitionsRequest(
             topics=[CreatePartitionsTopic(name="made", count=4, assignments=None)], timeout_ms=100, validate_only=False
         ),
+        ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[0, 1])], timeout_ms=100),
+        AlterPartitionReassignmentsRequest(
+            topics=[ReassignableTopic(name="t", partitions=[ReassignablePartition(partition_index=0, replicas=[0])])],
+            timeout_ms=100,
+        ),
+        ListPartitionReassignmentsRequest(topics=None, timeout_ms=100),
         InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000),
         OffsetForLeaderEpochRequest(
             topics=[OffsetForLeaderTopic(topic="t", partitions=[OffsetForLeaderPartition(partition=0, leader_epoch=0)])]
