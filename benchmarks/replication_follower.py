@@ -26,7 +26,7 @@ from uuid import UUID
 from twisted.internet.main import installReactor
 
 from logbus.cluster.fetcher import ReplicaFetcher
-from logbus.cluster.leaderfetch import FetchSettings
+from logbus.cluster.fetching import FetchSettings
 from logbus.cluster.partition import Partition
 from logbus.cluster.replica import Replica
 from logbus.config import TopicConfig

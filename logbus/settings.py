@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from logbus.cluster.leaderfetch import FetchSettings
+from logbus.cluster.fetching import FetchSettings
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.selection import ISelector, RackAwareSelector
 from logbus.config import ConfigView, keys

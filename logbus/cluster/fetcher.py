@@ -16,8 +16,9 @@ from twisted.internet.defer import CancelledError, Deferred, gatherResults, succ
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from logbus.cluster.fetching import FetchCounters, FetchSettings
 from logbus.cluster.following import Followed
-from logbus.cluster.leaderfetch import ChannelFor, FetchCounters, FetchSettings, LeaderFetch
+from logbus.cluster.leaderfetch import ChannelFor, LeaderFetch
 from logbus.model import TopicPartition
 from logbus.storage.manager import LogManager
 from logbus.timers import Timers

@@ -12,18 +12,19 @@ hold up nobody.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
-from attrs import define, field, frozen
+from attrs import define, field
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.error import ConnectError
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from logbus.cluster.cutting import Cutting
+from logbus.cluster.fetching import FetchCounters, FetchSettings
 from logbus.cluster.fetchsession import FINAL_EPOCH, Ask, FetchSessionClient, Key
 from logbus.cluster.following import Followed, pause_after
-from logbus.cluster.truncation import Refuse, RestartAt, Step, TruncateTo, Wait, after_divergence, after_out_of_range
+from logbus.cluster.truncation import Refuse, Step, Wait, after_divergence, after_out_of_range
 from logbus.errors import ApiError, ErrorCode, LogbusError, StorageError, error_of
 from logbus.model import OffsetAndEpoch
 from logbus.net.channel import Channel
@@ -45,46 +46,6 @@ _SESSION_ERRORS = frozenset(
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     }
 )
-
-
-@frozen
-class FetchSettings:
-    """
-    How followers fetch (``replica.fetch.*``, ``replica.socket.timeout.ms``).
-
-    :ivar max_bytes: of one partition; ``response_max_bytes``: of an answer.
-    :ivar backoff: the longest pause after a failure, in seconds.
-    :ivar timeout: for an answer, in seconds, besides the time that the leader waits for records.
-    """
-
-    min_bytes: int = 1
-    wait_max_ms: int = 500
-    max_bytes: int = 1 << 20
-    response_max_bytes: int = 10 << 20
-    backoff: float = 1.0
-    timeout: float = 30.0
-
-
-@define(eq=False)
-class FetchCounters:
-    """
-    What became of fetches, since the start.
-
-    :ivar failed_fetches: as a whole; ``failed_partitions``: answers that were an error, or of no use.
-    :ivar corrupt_batches: that a leader sent, and that were not appended.
-    :ivar truncations: of logs; ``committed_cut``: those of them that took committed records, after unclean elections.
-    :ivar refused_truncations: that would have taken committed records without an unclean election.
-    """
-
-    fetches: int = 0
-    bytes: int = 0
-    records: int = 0
-    failed_fetches: int = 0
-    failed_partitions: int = 0
-    corrupt_batches: int = 0
-    truncations: int = 0
-    committed_cut: int = 0
-    refused_truncations: int = 0
 
 
 @define(eq=False)
@@ -112,7 +73,12 @@ class LeaderFetch:
     _channel: Channel | None = field(default=None, init=False)
     _wake: Deferred[None] | None = field(default=None, init=False)
     _fresh_syncs: set[Followed] = field(factory=set, init=False)
+    _cutting: Cutting = field(init=False)
     _log = Logger()
+
+    @_cutting.default
+    def _cuts(self) -> Cutting:
+        return Cutting(self.leader, self.logs, self.counters, self._cut)
 
     # What is followed.
 
@@ -332,12 +298,12 @@ class LeaderFetch:
     def _append(self, followed: Followed, ask: Ask, data: PartitionData) -> None:
         replica, records = followed.replica, data.records
         log, size = replica.log, len(records) if records else 0
-        if size and log.log_start_offset == ask.offset == log.log_end_offset:
-            base_offset = first_offset(records)  # type: ignore[arg-type]
-            if base_offset < ask.offset:
-                # The leader's log starts in the middle of a batch, and so must ours.
-                self._begin_within(followed, ask, data, bytes(records), base_offset)  # type: ignore[arg-type]
-                return
+        is_empty = log.log_start_offset == log.log_end_offset
+        if size and is_empty and first_offset(records) < ask.offset:  # type: ignore[arg-type]
+            # The leader's log starts in the middle of a batch, and so must ours.
+            self._session.drop(followed.key)
+            self._cutting.begin_within(followed, ask.offset, bytes(records), data.high_watermark)  # type: ignore[arg-type]
+            return
         problem = ""
         try:
             replica.follow(records or b"", data.high_watermark)  # type: ignore[arg-type]
@@ -368,25 +334,6 @@ class LeaderFetch:
             # Who deletes records at the leader waits for it to hear of the new start.
             self._ready(followed)
 
-    def _begin_within(
-        self, followed: Followed, ask: Ask, data: PartitionData, records: bytes, base_offset: int
-    ) -> None:
-        """Have an empty log begin with a whole batch, from somewhere within which on its records count."""
-
-        async def begun() -> None:
-            try:
-                await self.logs.restart(followed.name, base_offset)
-                followed.replica.follow(records, data.high_watermark)
-                followed.replica.log.advance_start(ask.offset)
-            except (ApiError, StorageError) as e:
-                if followed.replica.log.log_end_offset <= ask.offset:
-                    await self.logs.restart(followed.name, ask.offset)
-                self._cut_over(followed, str(e))
-            else:
-                self._cut_over(followed)
-
-        self._begin_cutting(followed, begun())
-
     # Logs that part.
 
     def _follow_up(self, followed: Followed, step: Step) -> None:
@@ -403,49 +350,11 @@ class LeaderFetch:
                 )  # fmt: skip
             self._later(followed, step.reason, self.settings().backoff)
         else:
-            self._begin_cutting(followed, self._cut(followed, step))
+            self._session.drop(followed.key)
+            self._cutting.begin(followed, step)
 
-    def _begin_cutting(self, followed: Followed, work: Coroutine[Deferred[Any], Any, None]) -> None:
-        self._session.drop(followed.key)
-        followed.is_cutting = True
-
-        def failed(failure: Failure) -> None:
-            self._log.failure("truncating {partition}", failure, partition=followed.name)
-            self._cut_over(followed, failure.getErrorMessage())
-
-        Deferred.fromCoroutine(work).addErrback(failed)
-
-    def _cut_over(self, followed: Followed, problem: str = "") -> None:
-        log = followed.replica.log
-        followed.replica.partition.cut(log.log_end_offset, log.log_start_offset)
-        followed.cut()
+    def _cut(self, followed: Followed, problem: str) -> None:
         if problem:
             self._later(followed, problem)
         else:
             self._ready(followed)
-
-    async def _cut(self, followed: Followed, step: TruncateTo | RestartAt) -> None:
-        name, log = followed.name, followed.replica.log
-        self.counters.truncations += 1
-        say = self._log.warn
-        if step.gives_up:
-            self.counters.committed_cut += 1
-            say = self._log.error
-        say(
-            "{partition}: {what} at {offset}, as the log of broker {leader} in epoch {epoch} has it; ours ends at {end}"
-            "{committed}",
-            partition=name, what="cut" if isinstance(step, TruncateTo) else "begun anew", offset=step.offset,
-            leader=self.leader, epoch=followed.leader_epoch, end=log.log_end_offset,
-            committed=", and committed records are lost by an unclean election" if step.gives_up else "",
-        )  # fmt: skip
-        # Nobody reads meanwhile what is about to go.
-        followed.replica.partition.cut(min(step.offset, log.log_end_offset))
-        try:
-            if isinstance(step, TruncateTo):
-                await self.logs.truncate({name: step.offset})
-            else:
-                await self.logs.restart(name, step.offset)
-        except (ApiError, StorageError) as e:
-            self._cut_over(followed, str(e))
-        else:
-            self._cut_over(followed)

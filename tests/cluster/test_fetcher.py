@@ -10,7 +10,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.fetcher import ReplicaFetcher
-from logbus.cluster.leaderfetch import FetchSettings
+from logbus.cluster.fetching import FetchSettings
 from logbus.cluster.partition import Partition
 from logbus.cluster.replica import Replica
 from logbus.config import TopicConfig
