@@ -32,6 +32,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from logbus.admin.lags import Lags
+from logbus.admin.replication import Replication
 from logbus.admin.site import AdminSite
 from logbus.cluster.anywhere import TopicsAnywhere
 from logbus.cluster.balancer import Balancer
@@ -173,6 +174,7 @@ class Broker(OrderedService):
             cleaner_settings=lambda: cleaner_settings(config),
             policy=delete_policy(config.get(keys.LOG_DELETE_POLICY)),
             directory_failed=self._directory_failed,
+            jitter=self.random,
             high_watermark_of=lambda log: self.replicas.high_watermark_of(log),  # noqa: PLW0108 - not made yet
         )
         self.store: Any = metadata_store(config, reactor, wall_clock) if store is None else store
@@ -245,6 +247,9 @@ class Broker(OrderedService):
             followers_serve=self.reader.selector is not None,
         )
         self.replicas.cluster = self.isr
+        self.replication = Replication(
+            self.broker_id, self.metadata, self.replicas, self.isr, self.fetcher, self.controller
+        )
         self.failure_reports = FailureReports(self.link, reactor)
         self.topic_admin = TopicAdmin(
             self.controller,
@@ -553,6 +558,7 @@ class Broker(OrderedService):
             replicas=self.replicas,
             topics=self.topics_anywhere,
             lags=Lags(self.group_coordinator, self.replicas),
+            replication=self.replication,
             config=self.config,
             registry=self.registry,
             internal_topics=INTERNAL_TOPICS,

@@ -94,6 +94,7 @@ def instrument(broker: Broker) -> None:
         "1 on the broker that is the controller.",
         lambda: int(broker.metadata.controller_id == broker.broker_id),
     )
+    broker.replication.register(registry)
     groups, grouped = broker.group_coordinator, broker.group_coordinator.metrics
     registry.add_source(lambda: [_groups(groups)])
     gauge("logbus_committed_offsets", "Offsets that groups have committed.", groups.committed_count)

@@ -12,7 +12,8 @@ The admin listener: metrics, health and a REST interface over HTTP.
 * :mod:`~logbus.admin.openapi`: the same table as an OpenAPI document.
 * :mod:`~logbus.admin.strictjson`, :mod:`~logbus.admin.shapes`: what JSON is accepted, and what shape it must have.
 * :mod:`~logbus.admin.problems`: errors as clients see them (RFC 9457).
-* :mod:`~logbus.admin.exposition`, :mod:`~logbus.admin.partitions`: the registry of metrics as Prometheus reads it.
+* :mod:`~logbus.admin.exposition`, :mod:`~logbus.admin.partitions`, :mod:`~logbus.admin.replication`: the registry of
+  metrics as Prometheus reads it.
 
 A request runs: channel → gate → routing → a view over what the broker knows now → channel.
 """

@@ -26,6 +26,7 @@ from logbus.admin.lags import Lags
 from logbus.admin.limits import HttpLimits
 from logbus.admin.openapi import OpenApiView
 from logbus.admin.partitions import partition_families
+from logbus.admin.replication import Replication
 from logbus.admin.routing import Router
 from logbus.admin.topics import PartitionViews, TopicViews
 from logbus.admin.views import ClusterViews
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     from twisted.web.resource import IResource
 
     from logbus.admin.channel import AdminHTTP
-    from logbus.cluster.replicas import Replicas
     from logbus.cluster.anywhere import TopicsAnywhere
+    from logbus.cluster.replicas import Replicas
 
 LEGAL_MOUNT = re.compile(rb"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
@@ -53,6 +54,7 @@ class AdminSite(ServerFactory):
     :ivar broker: what the resources of plugins are given.
     :ivar topics: creates, deletes and configures topics.
     :ivar lags: the groups this broker coordinates, and how far they have read.
+    :ivar replication: what this broker leads and follows.
     :ivar config: of this broker; the ``admin.*`` keys are read from it.
     :ivar internal_topics: names of topics that only brokers write to.
     :ivar not_ready: says why clients should not be sent here now, a sentence each; nothing when they may.
@@ -68,6 +70,7 @@ class AdminSite(ServerFactory):
     replicas: Replicas
     topics: TopicsAnywhere
     lags: Lags
+    replication: Replication
     config: ConfigView
     registry: Registry
     internal_topics: Collection[str]
@@ -129,6 +132,7 @@ class AdminSite(ServerFactory):
         yield from self.registry.collect()
         if self.config.get(keys.ADMIN_METRICS_PER_PARTITION):
             yield from partition_families(lambda: self.replicas)
+            yield from self.replication.partition_families()
             yield from self.lags.partition_families()
 
     def _build(self) -> AdminHTTP:

@@ -23,8 +23,8 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.model import topic_name_problem
 
 if TYPE_CHECKING:
-    from logbus.cluster.replicas import Replica, Replicas
     from logbus.cluster.anywhere import TopicsAnywhere
+    from logbus.cluster.replicas import Replica, Replicas
 
 MAX_PAGE = 500
 CHANGE_TIMEOUT_MS = 30_000

@@ -263,6 +263,7 @@ class World:
             replicas=cast(Any, self.replicas),
             topics=cast(Any, self.topics),
             lags=Lags(cast(Any, self.groups), cast(Any, self.replicas)),
+            replication=cast(Any, SimpleNamespace(partition_families=lambda: iter(()))),
             config=self.view,
             registry=self.registry,
             internal_topics={"__consumer_offsets"},
