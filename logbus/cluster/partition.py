@@ -16,38 +16,23 @@ from collections.abc import Collection, Iterator
 from attrs import define, field
 
 from logbus.cluster.followers import NEVER, Follower
+from logbus.cluster.role import Role
 from logbus.errors import ApiError, ErrorCode
-from logbus.model import NO_EPOCH, IsrChange, LeaderAndIsr, TopicPartition
-
-NO_LEADER = LeaderAndIsr(leader=-1, leader_epoch=NO_EPOCH, isr=())
+from logbus.model import NO_EPOCH, IsrChange, LeaderAndIsr
 
 
 @define(eq=False)
-class Partition:
+class Partition(Role):
     """
-    Role, leader epoch and high watermark of one replica; as leader, what it knows of the others.
+    A replica, and as leader, what it knows of the others.
 
     Invariant: ``high_watermark <= log_end_offset``, and the high watermark never goes back within an epoch.
 
-    :ivar broker_id: the broker this replica lives on.
-    :ivar leader_and_isr: the state in the metadata store, as far as it is known here.
-    :ivar high_watermark: the first offset not known to be on every in-sync replica; readers stop before it.
-    :ivar replicas: broker ids, the preferred leader first.
-    :ivar min_insync_replicas: of the topic; a partition with fewer replicas is held to their number.
     :ivar epoch_start_offset: where this leader's epoch begins in its log.
     :ivar followers: as leader, the other replicas by broker id.
     :ivar pending: the ISR change that the controller has been asked for, or will be.
     """
 
-    topic_partition: TopicPartition
-    broker_id: int
-    leader_and_isr: LeaderAndIsr = NO_LEADER
-    is_leader: bool = False
-    leader_epoch: int = NO_EPOCH
-    log_end_offset: int = 0
-    high_watermark: int = 0
-    replicas: tuple[int, ...] = ()
-    min_insync_replicas: int = 1
     epoch_start_offset: int = field(default=0, init=False)
     followers: dict[int, Follower] = field(factory=dict, init=False)
     pending: IsrChange | None = field(default=None, init=False)
@@ -65,7 +50,7 @@ class Partition:
 
         :param replicas: of the partition; by default those in sync.
         :return: whether anything changed; an older epoch than ours, or an older version of its state, changes nothing
-            (cluster.md, fencing 5).
+            (a former controller may still speak).
         """
         held = self.leader_and_isr
         if given.leader_epoch < self.leader_epoch:
@@ -165,16 +150,6 @@ class Partition:
         return True
 
     @property
-    def has_enough_replicas(self) -> bool:
-        """Whether as many replicas are in sync as the topic demands."""
-        return len(self.leader_and_isr.isr) >= self.enough_replicas
-
-    @property
-    def enough_replicas(self) -> int:
-        """How many replicas the topic demands in sync."""
-        return min(self.min_insync_replicas, len(self.replicas))
-
-    @property
     def is_alone(self) -> bool:
         """Whether what the leader writes is committed with that."""
         return self._alone
@@ -190,24 +165,6 @@ class Partition:
         maximal = self.maximal_isr
         self._counted = tuple(f for f in self.followers.values() if f.broker_id in maximal or f.is_joining)
         self._alone = self.is_leader and not self._counted and self.has_enough_replicas
-
-    def heard(self, leaders_high_watermark: int, log_end_offset: int) -> bool:
-        """
-        As follower: the leader said what is committed, and the log ends at ``log_end_offset`` now.
-
-        :return: whether the high watermark moved; it never goes back, as the leader's may be behind for a while.
-        """
-        self.log_end_offset = log_end_offset
-        committed = min(leaders_high_watermark, log_end_offset)
-        if self.is_leader or committed <= self.high_watermark:
-            return False
-        self.high_watermark = committed
-        return True
-
-    def cut(self, log_end_offset: int, log_start_offset: int = 0) -> None:
-        """As follower: the log was truncated. What is gone is not committed, whatever was thought of it."""
-        self.log_end_offset = log_end_offset
-        self.high_watermark = max(log_start_offset, min(self.high_watermark, log_end_offset))
 
     # Followers, as their leader sees them.
 
@@ -317,33 +274,6 @@ class Partition:
 
     # Requests.
 
-    def check_leader(self, current_epoch: int = NO_EPOCH) -> None:
-        """
-        Refuse what only the leader of ``current_epoch`` may serve (KIP-320).
-
-        :param current_epoch: the epoch the client believes in; −1 asks for no check.
-        :raise ApiError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER.
-        """
-        self.check_epoch(current_epoch)
-        if not self.is_leader:
-            raise ApiError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"{self.topic_partition} is led by broker {self.leader_and_isr.leader}, not by {self.broker_id}",
-            )
-
-    def check_epoch(self, current_epoch: int) -> None:
-        """
-        Refuse who believes in another leader epoch than we do (−1: asks for no check).
-
-        :raise ApiError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
-        """
-        if current_epoch not in (NO_EPOCH, self.leader_epoch):
-            older = current_epoch < self.leader_epoch
-            raise ApiError(
-                ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH,
-                f"{self.topic_partition} is at leader epoch {self.leader_epoch}, the request at {current_epoch}",
-            )
-
     def follower(self, broker_id: int, current_epoch: int, broker_epoch: int) -> Follower:
         """
         Who fetches as a replica.
@@ -377,18 +307,4 @@ class Partition:
             raise ApiError(
                 ErrorCode.OFFSET_NOT_AVAILABLE,
                 f"{self.topic_partition} has a new leader, which does not know yet how much of the log is committed",
-            )
-
-    def check_enough_replicas(self, code: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
-        """
-        Refuse what must reach all in-sync replicas when there are too few of them (rule 6).
-
-        :param code: what to say.
-        :raise ApiError: with that code.
-        """
-        if not self.has_enough_replicas:
-            raise ApiError(
-                code,
-                f"{self.topic_partition} has {len(self.leader_and_isr.isr)} replicas in sync, and needs "
-                f"{self.enough_replicas}",
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from logbus.errors import ErrorCode
+from logbus.model import LeaderAndIsr
 from logbus.wire.messages.records import (
     FetchRequest,
     ListOffsetsPartition,
@@ -214,6 +215,30 @@ class FetchTests(LeaderCase):
         client.send(self.request(1, epoch), 17)
         self.assertEqual(self.answer(client).responses[0].partitions[0].error_code, 0)
 
+    def test_what_diverges_is_no_acknowledgement(self) -> None:
+        """A follower that has other records than the leader is told so, and what it asks for counts for nothing."""
+        self.create()
+        for other in (1, 2):
+            self.cluster.cut(0, other)
+        self.produce(acks=1)
+        self.replica(0).take(LeaderAndIsr(0, 1, (0, 1, 2), version=9), (0, 1, 2))
+        self.produce(acks=1)
+        for other in (1, 2):
+            client = self.client(0)
+            client.protocol.context.broker = other
+            state = ReplicaState(replica_id=other, replica_epoch=self.cluster.metadata(0).brokers[other].epoch)
+            for last_epoch, diverging in ((0, True), (1, False)):
+                given = {"current_leader_epoch": 1, "last_fetched_epoch": last_epoch, "replica_state": state}
+                client.send(fetch_request([("t", 0, 2)], self.cluster[0], **given), 17)
+                (answer,) = self.answer(client).responses[0].partitions
+                self.assertEqual(answer.error_code, 0)
+                if diverging:
+                    self.assertEqual((answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset), (0, 1))
+                    self.assertEqual(self.replica(0).partition.followers[other].log_end_offset, -1)
+                else:
+                    self.assertEqual(self.replica(0).partition.followers[other].log_end_offset, 2)
+        self.assertEqual(self.replica(0).high_watermark, 2)
+
     def test_consumers_at_a_follower(self) -> None:
         """A follower serves consumers that know of it, up to what it knows to be committed."""
         self.create()
@@ -239,7 +264,7 @@ class FetchTests(LeaderCase):
             self.cluster.cut(0, other)
             self.cluster.cut(other, 3 - other)
         partition = self.replica(1).partition
-        self.replica(1).take(type(partition.leader_and_isr)(1, 7, (0, 1, 2), version=9), partition.replicas)
+        self.replica(1).take(LeaderAndIsr(1, 7, (0, 1, 2), version=9), partition.replicas)
         self.replica(1).partition.high_watermark = 0
         for version, code in ((4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)):
             asked = ListOffsetsPartition(partition_index=0, timestamp=-1)

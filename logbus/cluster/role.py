@@ -1,0 +1,106 @@
+"""
+The role that a replica plays, leader or follower, and what it refuses because of it. Pure.
+"""
+
+from __future__ import annotations
+
+from attrs import define
+
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import NO_EPOCH, LeaderAndIsr, TopicPartition
+
+NO_LEADER = LeaderAndIsr(leader=-1, leader_epoch=NO_EPOCH, isr=())
+
+
+@define(eq=False)
+class Role:
+    """
+    Role, leader epoch and high watermark of one replica.
+
+    :ivar broker_id: the broker this replica lives on.
+    :ivar leader_and_isr: the state in the metadata store, as far as it is known here.
+    :ivar high_watermark: the first offset not known to be on every in-sync replica; readers stop before it.
+    :ivar replicas: broker ids, the preferred leader first.
+    :ivar min_insync_replicas: of the topic; a partition with fewer replicas is held to their number.
+    """
+
+    topic_partition: TopicPartition
+    broker_id: int
+    leader_and_isr: LeaderAndIsr = NO_LEADER
+    is_leader: bool = False
+    leader_epoch: int = NO_EPOCH
+    log_end_offset: int = 0
+    high_watermark: int = 0
+    replicas: tuple[int, ...] = ()
+    min_insync_replicas: int = 1
+
+    @property
+    def has_enough_replicas(self) -> bool:
+        """Whether as many replicas are in sync as the topic demands."""
+        return len(self.leader_and_isr.isr) >= self.enough_replicas
+
+    @property
+    def enough_replicas(self) -> int:
+        """How many replicas the topic demands in sync."""
+        return min(self.min_insync_replicas, len(self.replicas))
+
+    def heard(self, leaders_high_watermark: int, log_end_offset: int) -> bool:
+        """
+        As follower: the leader said what is committed, and the log ends at ``log_end_offset`` now.
+
+        :return: whether the high watermark moved; it never goes back, as the leader's may be behind for a while.
+        """
+        self.log_end_offset = log_end_offset
+        committed = min(leaders_high_watermark, log_end_offset)
+        if self.is_leader or committed <= self.high_watermark:
+            return False
+        self.high_watermark = committed
+        return True
+
+    def cut(self, log_end_offset: int, log_start_offset: int = 0) -> None:
+        """As follower: the log was truncated. What is gone is not committed, whatever was thought of it."""
+        self.log_end_offset = log_end_offset
+        self.high_watermark = max(log_start_offset, min(self.high_watermark, log_end_offset))
+
+    # What it refuses.
+
+    def check_leader(self, current_epoch: int = NO_EPOCH) -> None:
+        """
+        Refuse what only the leader of ``current_epoch`` may serve (KIP-320).
+
+        :param current_epoch: the epoch the client believes in; −1 asks for no check.
+        :raise ApiError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER.
+        """
+        self.check_epoch(current_epoch)
+        if not self.is_leader:
+            raise ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"{self.topic_partition} is led by broker {self.leader_and_isr.leader}, not by {self.broker_id}",
+            )
+
+    def check_epoch(self, current_epoch: int) -> None:
+        """
+        Refuse who believes in another leader epoch than we do (−1: asks for no check).
+
+        :raise ApiError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
+        """
+        if current_epoch not in (NO_EPOCH, self.leader_epoch):
+            older = current_epoch < self.leader_epoch
+            raise ApiError(
+                ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"{self.topic_partition} is at leader epoch {self.leader_epoch}, the request at {current_epoch}",
+            )
+
+    def check_enough_replicas(self, code: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
+        """
+        Refuse what must reach all in-sync replicas when there are too few of them (rule 6).
+
+        :param code: what to say.
+        :raise ApiError: with that code.
+        """
+        if not self.has_enough_replicas:
+            raise ApiError(
+                code,
+                f"{self.topic_partition} has {len(self.leader_and_isr.isr)} replicas in sync, and needs "
+                f"{self.enough_replicas}",
+            )
