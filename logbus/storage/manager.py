@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from attrs import define, field
-from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.defer import Deferred, FirstError, gatherResults
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -330,6 +330,7 @@ class LogManager:
         until this fires: then the cuts are on stable storage, too.
 
         :param offsets: for each partition, the first offset to remove.
+        :raise StorageError: (as a failure) the disk failed.
         """
         return Deferred.fromCoroutine(self._truncate(offsets))
 
@@ -363,7 +364,10 @@ class LogManager:
             for log, offset in cut:
                 log.truncate_to(offset)
             # Before anything is written in the place of what was there: a crash must not mix the two.
-            await gatherResults([log.durability.flush() for log, _ in cut])
+            try:
+                await gatherResults([log.durability.flush() for log, _ in cut], consumeErrors=True)
+            except FirstError as e:
+                e.subFailure.raiseException()
 
     def restart(self, partition: TopicPartition, offset: int) -> Deferred[None]:
         """

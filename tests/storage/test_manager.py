@@ -188,6 +188,16 @@ class ManagerTests(SynchronousTestCase):
         at = steps.index(("truncate", "orders-0/00000000000000000000.log"))
         self.assertEqual(steps[at - 1], ("replace", "recovery-point-offset-checkpoint"))
 
+    def test_truncate_on_a_disk_that_fails(self) -> None:
+        """Who asked is told that the disk failed, as by everything else here."""
+        disk = MemoryDisk()
+        manager = opened(self, disk)
+        log = self.successResultOf(manager.create(PARTITION))
+        for _ in range(5):
+            log.append_as_leader(batch(), 0)
+        disk.faults = lambda op, path: broken() if op == "sync" else None
+        self.failureResultOf(manager.truncate({PARTITION: 3}), StorageError)
+
     def test_snapshot_of_the_recovery_point_on_disk(self) -> None:
         """
         Write-backs come faster than recovery points are put down; the snapshot that a recovery from the one on disk
