@@ -1,0 +1,44 @@
+"""What a controller that takes over costs on a real ZooKeeper, and that a former one overwrites nothing there."""
+
+from __future__ import annotations
+
+from twisted.internet.defer import Deferred
+
+from logbus.cluster.controller.fence import Deposed
+from logbus.cluster.topics import NewTopic
+from logbus.errors import ApiError
+from logbus.metastore.imetastore import Create
+from tests.cluster.control import Cluster, Node
+from tests.zookeeper.pumped import PumpedTestCase
+
+PARTITIONS = 1000
+
+
+class TakingOverTests(PumpedTestCase):
+    """Brokers without a data plane, on ZooKeeper."""
+
+    def started(self, cluster: Cluster, number: int) -> Node:
+        """A broker that serves."""
+        node = cluster.nodes[number] = Node(cluster, number, self.opened())  # type: ignore[arg-type]
+        self.successResultOf(Deferred.fromCoroutine(node.start()))
+        self.addCleanup(lambda: self.outcome(node.controller.stop()))
+        return node
+
+    def test_a_thousand_partitions(self) -> None:
+        """The next controller has read, written and announced everything in little time; the first one is no more."""
+        cluster = Cluster(clock=self.reactor)
+        one, two = self.started(cluster, 1), self.started(cluster, 2)
+        for number in range(PARTITIONS // 100):
+            topic = NewTopic(f"t{number}", assignment=[[1, 2]] * 100)
+            [outcome] = self.successResultOf(one.admin.create_topics([topic]))
+            self.assertNotIsInstance(outcome, ApiError)
+        tenure = one.controller.tenure
+        assert tenure is not None
+        credentials = one.store.credentials  # type: ignore[attr-defined]
+        self.zookeeper.expire(*credentials)
+        self.wait_until(lambda: two.controller.tenure is not None, "another controller")
+        self.assertLess(two.controller.tally.taking_office_seconds, 10)
+        # Whoever leads now, all were elected again, as their leader began a new life.
+        images = [image for topic in two.metadata.topics.values() for image in topic.partitions]
+        self.assertEqual({image.leader_epoch >= 1 for image in images}, {True})
+        self.failureResultOf(Deferred.fromCoroutine(tenure.fence.write([[Create("/zombie")]])), Deposed)
