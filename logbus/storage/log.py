@@ -42,7 +42,7 @@ from logbus.storage.istorage import IDeletePolicy, IDisk
 from logbus.storage.owner import Alone, LogOwner
 from logbus.storage.producers import Producers
 from logbus.storage.recompression import PRODUCER, as_the_topic_wants
-from logbus.storage.restore import load_epochs, load_producers
+from logbus.storage.restore import load_epochs, load_producers, relearn_epochs
 from logbus.storage.rolling import Rolling
 from logbus.storage.segment import Segment
 from logbus.storage.settings import StorageSettings
@@ -188,7 +188,12 @@ class Log:
     def epochs(self) -> EpochHistory:
         """The leader epochs; read from disk on first use."""
         if self._epochs is None:
-            self._epochs = load_epochs(self.disk, self.directory, self.log_start_offset, self.log_end_offset)
+            epochs = load_epochs(self.disk, self.directory, self.log_start_offset, self.log_end_offset)
+            if epochs.latest == NO_EPOCH and self.log_end_offset > self.log_start_offset:
+                # Without a history nobody could tell where this log and another replica's part.
+                epochs = relearn_epochs(self.segments)
+                epochs.truncate_start(self.log_start_offset)
+            self._epochs = epochs
         return self._epochs
 
     @epochs.setter

@@ -27,7 +27,7 @@ from logbus.storage.indexcheck import check_times
 from logbus.storage.istorage import IDisk, Lane
 from logbus.storage.log import Log
 from logbus.storage.reindexing import Reindexing, reindex
-from logbus.storage.restore import latest_snapshot, load_epochs
+from logbus.storage.restore import latest_snapshot, load_epochs, relearn_epochs
 from logbus.storage.segment import Segment
 from logbus.storage.swap import settle
 
@@ -116,7 +116,8 @@ async def recover(log: Log, recovery_point: int, start_offset: int, progress: Pr
     scan_from = min(recovery_point, log.producers.end_offset)
     # On disk they are complete up to the recovery point, while compaction may have removed what an epoch began with.
     log.epochs = load_epochs(disk, log.directory, max(start_offset, bases[0]), recovery_point)
-    epochs_from = recovery_point if log.epochs.latest != NO_EPOCH else scan_from
+    has_history = log.epochs.latest != NO_EPOCH
+    epochs_from = recovery_point if has_history else scan_from
     first = max(0, bisect_right(bases, scan_from) - 1)
     for segment in segments[:first]:
         await _check_older(log, segment, progress)
@@ -141,6 +142,9 @@ async def recover(log: Log, recovery_point: int, start_offset: int, progress: Pr
         if i + 1 < len(segments):
             segment.seal()
     log.producers.end_offset = end
+    if not has_history and scan_from > bases[0]:
+        # Nor is there of what was not scanned.
+        log.epochs = relearn_epochs(kept)
     log.epochs.truncate_end(end)
     log.restored(tuple(kept), min(start_offset, end), end, min(recovery_point, end))
     # Nobody knows what of the names was synced.

@@ -37,6 +37,16 @@ def load_epochs(disk: IDisk, directory: str, start_offset: int, end_offset: int)
     return epochs
 
 
+def relearn_epochs(segments: Sequence[Segment]) -> EpochHistory:
+    """The epoch history as the batches have it: each header is looked at, which takes long in a large log."""
+    epochs = EpochHistory()
+    for segment in segments:
+        for _, header in segment.batches(0):
+            if header.leader_epoch != epochs.latest:
+                epochs.assign(header.leader_epoch, header.base_offset)
+    return epochs
+
+
 def latest_snapshot(disk: IDisk, directory: str, first_offset: int, end_offset: int) -> Producers:
     """
     The latest valid snapshot at or below ``end_offset``; no producers, as of the log's first offset, if there is none.

@@ -8,7 +8,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.model import OffsetAndEpoch
 from logbus.storage.epochs import EpochHistory
-from tests.storage.builders import a_log, batch
+from logbus.testing.simulation.disk import MemoryDisk
+from tests.storage.builders import PARTITION, a_log, a_manager, batch
 
 
 class EpochHistoryTests(SynchronousTestCase):
@@ -78,3 +79,32 @@ class EpochHistoryTests(SynchronousTestCase):
         log.append_as_leader(batch(), 4)
         self.assertEqual(log.end_offset_for_epoch(3), OffsetAndEpoch(1, 3))
         self.assertEqual(list(log.epochs), [(3, 0), (4, 1)])
+
+
+class DamagedHistoryTests(SynchronousTestCase):
+    """The file is gone, or nonsense."""
+
+    def test_it_is_learnt_again(self) -> None:
+        """From the batches, after a clean stop as after a crash."""
+        for stops in (True, False):
+            for damage in (b"nonsense", None):
+                disk = MemoryDisk()
+                manager = a_manager(disk)
+                self.successResultOf(manager.open())
+                log = self.successResultOf(manager.create(PARTITION))
+                for epoch in (0, 0, 2, 5, 5):
+                    log.append_as_leader(batch(), epoch)
+                self.successResultOf(log.flush())
+                self.successResultOf(manager.directories[0].checkpoint_recovery_points())
+                if stops:
+                    self.successResultOf(manager.close())
+                path = f"{log.directory}/leader-epoch-checkpoint"
+                if damage is None:
+                    disk.unlink(path)
+                else:
+                    disk.replace(path, damage)
+                again = a_manager(disk.after_kill())
+                self.successResultOf(again.open())
+                found = again.get(PARTITION)
+                assert found is not None
+                self.assertEqual(list(found.epochs), [(0, 0), (2, 2), (5, 3)], (stops, damage))
