@@ -171,7 +171,7 @@ class StateLogTests(SynchronousTestCase):
     def test_markers_are_no_records(self) -> None:
         """Control batches are passed over in silence."""
         self.write((b"k", b"1"))
-        self.replica.log.append_as_follower(batch(b"v", control=True, base_offset=1))
+        self.replica.log.append_as_follower(batch(b"v", control=True, base_offset=1, leader_epoch=0))
         self.assertEqual(self.load(), ([(b"k", b"1")], Loaded(1, 0, complete=True)))
 
     def test_no_space(self) -> None:
