@@ -184,7 +184,9 @@ def _print(series: Series) -> None:
             [[kind, series.effects[kind], series.moot[kind]] for kind in kinds],
         )
     if series.phantoms:
-        click.echo(f"{series.phantoms} values were read that were never acknowledged, and went as all lost their power")
+        click.echo(
+            f"{series.phantoms} values were read that were never acknowledged, and went with their leader's power"
+        )
     for failure in series.failures:
         click.echo(f"\nseed {failure.seed} FAILED:")
         for anomaly in failure.anomalies[:20]:

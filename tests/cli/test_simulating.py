@@ -1,0 +1,62 @@
+"""``logbus simulate``."""
+
+from __future__ import annotations
+
+import json
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.cli.test_commands import run
+
+SMALL = ("simulate", "--brokers", "1", "--seconds", "20", "--seeds", "1")
+
+
+class SimulateTests(SynchronousTestCase):
+    """In processes of its own."""
+
+    def test_nothing_is_broken(self) -> None:
+        """It says what happened, for people and for scripts."""
+        result = run(*SMALL)
+        self.assertEqual(result.status, 0, result.err)
+        self.assertIn("nothing was broken", result.out)
+        sums = json.loads(run(*SMALL, "--json").out)
+        self.assertEqual((sums["runs"], sums["violations"]), (1, []))
+        self.assertGreater(sums["batches_acknowledged"], 0)
+
+    def test_a_broken_promise(self) -> None:
+        """The status says so, the schedule is cut down to what it takes, and the command runs it again."""
+        faults = [
+            [3, "clock-jump", {"broker": 1, "by": 5}],
+            [15, "power-cut", {"broker": 1, "down": 2, "mode": "lose"}],
+            [18, "reset", {"broker": 1}],
+        ]
+        result = run(*SMALL, "--no-flush", "--schedule", json.dumps(faults), "--json")
+        self.assertEqual(result.status, 1)
+        (violation,) = json.loads(result.out)["violations"]
+        self.assertEqual([fault[1] for fault in violation["schedule"]], ["power-cut"])
+        self.assertIn("lost-write", {each["kind"] for each in violation["anomalies"]})
+        self.assertIn("--no-flush", violation["command"])
+        self.assertIn("FAILED", run(*SMALL, "--no-flush", "--schedule", json.dumps(faults[1:2])).out)
+
+    def test_too_little(self) -> None:
+        """A run that shows nothing fails."""
+        result = run(*SMALL, "--faults", "none", "--expect-faults", "1")
+        self.assertEqual(result.status, 1)
+        self.assertIn("only 0 faults", result.err)
+
+    def test_wrong_usage(self) -> None:
+        """Each mistake is named."""
+        for arguments, words in (
+            (("--faults", "fire"), "there is no fault fire; there are: blackout,"),
+            (("--replication-factor", "3"), "3 replicas need as many brokers"),
+            (("--min-insync", "2"), "of 1 replicas 2 cannot be in sync"),
+            (("--schedule", "[1]"), "1 is not a fault"),
+            (("--schedule", "{}"), "not a list"),
+            (("--schedule", "@/nowhere"), "/nowhere"),
+            (("--schedule", '[[1, "kill", {"broker": 2, "down": 1}]]'), "numbered from 1 to 1"),
+            (("--schedule", '[[1, "kill", {"broker": 1}]]'), "kill takes broker, down"),
+            (("--seeds", "0"), "--seeds"),
+        ):
+            result = run(*SMALL, *arguments)
+            self.assertEqual(result.status, 2, result.err)
+            self.assertIn(words, result.err)
