@@ -16,14 +16,15 @@ from twisted.python.failure import Failure
 from logbus.errors import LogbusError
 from logbus.metastore.imetastore import ROOT, Create, IMetadataStore, MultiFailed, NoNode, Stat
 from logbus.metastore.portable import Metadata
-from logbus.metastore.znodes import BROKER_IDS, CLUSTER_ID
+from logbus.metastore.znodes import BROKER_IDS, CLUSTER_ID, LIVES
 
 OUTSTANDING = 200
 """Requests under way at once."""
 BATCH_NODES = 500
 BATCH_BYTES = 500_000
 """Of one transaction; ZooKeeper takes 1 MB."""
-NOT_OURS = frozenset({"/zookeeper"})
+LEFT = frozenset({"/zookeeper", LIVES})
+"""What is not ours, and what has a meaning in that very store only: brokers' epochs, which are its numbers."""
 
 Found = tuple[bytes, Stat] | None
 T = TypeVar("T")
@@ -51,7 +52,7 @@ def read_all(store: IMetadataStore) -> Deferred[dict[str, bytes]]:
                 f"{path.rstrip('/')}/{name}"
                 for path, names in zip(level, children, strict=True)
                 for name in names or ()
-                if f"{path}{name}" not in NOT_OURS
+                if f"{path.rstrip('/')}/{name}" not in LEFT
             ]
             level = []
             for path, held in zip(paths, await _get(store, paths), strict=True):

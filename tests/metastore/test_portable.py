@@ -17,11 +17,13 @@ from logbus.metastore.portable import BadMetadataFile, Metadata, check, dump, lo
 from logbus.metastore.znodes import (
     CLUSTER_ID,
     CONTROLLER_EPOCH,
+    LIVES,
     PERSISTENT_PATHS,
     Assignment,
     BrokerIdZnode,
     ClusterIdZnode,
     ConfigZnode,
+    LivesZnode,
     PartitionZnode,
     Registration,
     StateZnode,
@@ -121,6 +123,7 @@ class CopyingTests(SynchronousTestCase):
         nodes = nodes_of(300)
         self.assertEqual(self.successResultOf(write_all(self.store, Metadata(nodes))), len(nodes))
         self.successResultOf(self.store.multi([Create("/controller", b"x", ephemeral=True), Create("/zookeeper")]))
+        self.successResultOf(self.store.create(LIVES, LivesZnode.encode({})))
         self.assertEqual(self.successResultOf(read_all(self.store)), nodes)
 
     def test_cut_short(self) -> None:

@@ -78,10 +78,10 @@ def output_of(broker: Broker) -> str:
     return str(broker._runner.output)  # type: ignore[union-attr]
 
 
-def create(broker: Broker, topic: str, timeout: float = SECONDS, **config: str) -> None:
+def create(broker: Broker, topic: str, timeout: float = SECONDS, replicas: int = 1, **config: str) -> None:
     """Create a topic as an operator would."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    new = NewTopic(topic, num_partitions=2, replication_factor=1, config=config)
+    new = NewTopic(topic, num_partitions=2, replication_factor=replicas, config=config)
     admin.create_topics([new], operation_timeout=timeout, request_timeout=timeout)[topic].result(timeout + 5)
 
 

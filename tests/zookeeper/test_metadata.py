@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 
 from logbus.testing import Broker
 from logbus.testing.zookeeper import ZooKeeper
 from tests.cli.test_commands import run
-from tests.zookeeper.test_broker import consume, create, produce, service_of, tree
+from tests.zookeeper.test_broker import consume, create, produce, service_of, tree, wait_for
 
 
 def test_a_broker_moves_to_zookeeper(zookeeper: ZooKeeper, tmp_path: Path) -> None:
@@ -72,3 +73,40 @@ def test_places(tmp_path: Path) -> None:
     done = run("metadata", "export", "-d", str(tmp_path), "-")
     assert (done.status, "not the data directory of a broker" in done.err) == (1, True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_others_join(zookeeper: ZooKeeper, tmp_path: Path) -> None:
+    """A broker that began alone gets company: new topics have replicas on all, and its own can be moved to them."""
+    data, file, plan = tmp_path / "data", tmp_path / "metadata.json", tmp_path / "plan.json"
+    connect = f"{zookeeper.connect}/joined"
+    with Broker(data_dir=data) as broker:
+        create(broker, "old")
+        produce(broker, "old", b"1", b"2")
+    assert run("metadata", "export", "--data-dir", str(data), "--retire", str(file)).status == 0
+    assert run("metadata", "import", str(file), "--zookeeper", connect).status == 0
+    with ExitStack() as running:
+        brokers = []
+        for number in range(3):
+            settings = {"zookeeper.connect": connect, "broker.id": str(number), "min.insync.replicas": "2"}
+            brokers.append(running.enter_context(Broker(settings, data_dir=data if number == 0 else None)))
+        first = brokers[0]
+        produce(first, "old", b"3")
+        create(first, "new", replicas=3)
+        produce(first, "new", b"x")
+        plan.write_text(
+            json.dumps({"partitions": [{"topic": "old", "partition": 0, "replicas": [1, 2, 0]}]}), encoding="utf-8"
+        )
+        done = run("cluster", "reassign", "--execute", str(plan), "--bootstrap", first.bootstrap)
+        assert done.status == 0, done.err
+
+        def moved() -> bool:
+            shown = run("cluster", "reassign", "--verify", str(plan), "--json", "--bootstrap", first.bootstrap)
+            return [each["state"] for each in json.loads(shown.out)] == ["done"]
+
+        wait_for(moved, "the replicas on the brokers that joined")
+        done = run("cluster", "elect-leaders", "old-0", "--bootstrap", first.bootstrap)
+        assert done.status == 0, done.err
+        first.stop()
+        wait_for(lambda: run("topics", "describe", "old", "--bootstrap", brokers[1].bootstrap).status == 0, "a leader")
+        produce(brokers[1], "old", b"4")
+        assert consume(brokers[1], "old", 4) == [b"1", b"2", b"3", b"4"]
