@@ -164,6 +164,7 @@ class Broker(OrderedService):
         self.ticks = ReactorTicks.in_registry(reactor, self.registry)
         self._ready = False
         self._on_lost: Callable[[Failure], object] = lambda failure: None
+        self._stop_process: Callable[[], object] | None = None
 
         directories = config.get(keys.LOG_DIRS)
         self.logs = LogManager(
@@ -315,6 +316,10 @@ class Broker(OrderedService):
     def when_lost(self, lost: Callable[[Failure], object]) -> None:
         """Have ``lost`` called if the broker cannot go on, after it had started."""
         self._on_lost = lost
+
+    def when_asked_to_stop(self, stop: Callable[[], object]) -> None:
+        """Have ``stop`` called if an operator asks for the end of the process."""
+        self._stop_process = stop
 
     def _lost(self, failure: Failure) -> None:
         self._ready = False
@@ -563,6 +568,7 @@ class Broker(OrderedService):
             registry=self.registry,
             internal_topics=INTERNAL_TOPICS,
             not_ready=self.not_ready,
+            stop=lambda: self._stop_process,
             clock=self.reactor,
             wall_clock=self.wall_clock,
         )

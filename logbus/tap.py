@@ -309,6 +309,8 @@ class BrokerRunner(Service):
             self._lost(Failure())
             return
         self._broker.when_lost(self._lost)
+        # Later, so that who asks is answered.
+        self._broker.when_asked_to_stop(lambda: reactor.callLater(0, reactor.stop))
         self._broker.startService().addCallbacks(self._serving, self._lost)
 
     def _serving(self, _: None) -> None:

@@ -7,6 +7,7 @@ The admin listener: metrics, health and a REST interface over HTTP.
 * :mod:`~logbus.admin.gate`: who may not ask at all: foreign hosts, foreign origins, bodies that are not JSON.
 * :mod:`~logbus.admin.routing`: the table of routes, from a request to the method that answers it.
 * :mod:`~logbus.admin.views`, :mod:`~logbus.admin.configs`, :mod:`~logbus.admin.health`: those methods.
+* :mod:`~logbus.admin.standing`: what the cluster lacks, and whether a broker can be missed.
 * :mod:`~logbus.admin.groups`, :mod:`~logbus.admin.members`, :mod:`~logbus.admin.lags`: groups, as views and metrics;
   :mod:`~logbus.admin.pieces`: long lists, a few rows at a time.
 * :mod:`~logbus.admin.openapi`: the same table as an OpenAPI document.

@@ -7,7 +7,7 @@ twisted.web is imported when the first connection comes: a broker is ready soone
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from attrs import define, field
@@ -28,11 +28,12 @@ from logbus.admin.openapi import OpenApiView
 from logbus.admin.partitions import partition_families
 from logbus.admin.replication import Replication
 from logbus.admin.routing import Router
+from logbus.admin.standing import StandingViews
 from logbus.admin.topics import PartitionViews, TopicViews
 from logbus.admin.views import ClusterViews
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.config import keys
-from logbus.config.view import ConfigView
+from logbus.config.view import ConfigView, usable_topic_overrides
 from logbus.ilogbus import IAdminResource, IBroker
 from logbus.metrics import Family, Registry
 
@@ -60,6 +61,7 @@ class AdminSite(ServerFactory):
     :ivar not_ready: says why clients should not be sent here now, a sentence each; nothing when they may.
     :ivar clock: the broker's reactor; all timers of all connections are its.
     :ivar wall_clock: seconds since 1970, for the ``Date`` of answers.
+    :ivar stop: gives what ends this process in order, if anything does.
     :ivar plugins: resources to mount; None: all that :mod:`twisted.plugin` finds.
     """
 
@@ -78,6 +80,7 @@ class AdminSite(ServerFactory):
     clock: IReactorTime
     wall_clock: Callable[[], float]
     plugins: Iterable[IAdminResource] | None = None
+    stop: Callable[[], Callable[[], object] | None] = lambda: None
     limits: HttpLimits = field(factory=HttpLimits)
     _mounted: dict[bytes, IResource] = field(factory=dict, init=False)
     _router: Router = field(init=False)
@@ -116,6 +119,12 @@ class AdminSite(ServerFactory):
                 HealthViews(self.not_ready),
                 MetricsView(self._families),
                 ClusterViews(self.metadata, self.broker.broker_id),
+                StandingViews(
+                    self.metadata,
+                    self.broker.broker_id,
+                    lambda given: self.config.topic_config(given).min_insync_replicas,
+                    self.stop,
+                ),
                 TopicViews(
                     self.metadata, self.topics, self.internal_topics, lambda: self.config.get(keys.DELETE_TOPIC_ENABLE)
                 ),
@@ -126,6 +135,9 @@ class AdminSite(ServerFactory):
             ]
         )
         return router
+
+    def _min_isr(self, overrides: Mapping[str, str]) -> int:
+        return self.config.topic_config(usable_topic_overrides(overrides)).min_insync_replicas
 
     def _families(self) -> Iterator[Family]:
         yield from process_families()

@@ -32,6 +32,7 @@ BROKER = record(
     rack=nullable(text("Its rack.")),
     epoch=whole("Grows with each of its lives."),
     controller=flag("Whether it is the controller."),
+    feature_level=whole("What it can do with other brokers; they agree on the least."),
     endpoints=mapping(
         "Where it is reached, by the name of the listener.",
         record("An address.", protocol=text("Name of the protocol."), host=text("Host."), port=whole("Port; 0: none.")),
@@ -83,6 +84,7 @@ class ClusterViews:
             "rack": image.rack,
             "epoch": image.epoch,
             "controller": image.broker_id == self.metadata.controller_id,
+            "feature_level": image.feature_level,
             "endpoints": {
                 name: {"protocol": endpoint.protocol, "host": endpoint.host, "port": endpoint.port}
                 for name, endpoint in image.endpoints.items()

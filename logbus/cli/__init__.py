@@ -15,6 +15,7 @@ A command's module is imported when the command runs: ``logbus --help`` imports 
     offset_files.py   offsets in files
     partition_health.py  what is wrong with partitions
     starting.py   ``cluster start``;  supervisor.py  the brokers that it runs
+    stopping.py   ``cluster shutdown-broker``
     metadata.py   metadata in files, out of one store and into another
     dumping.py    what is in the files of a data directory, and what is wrong with it
     group_dumping.py  the records of ``__consumer_offsets`` in words

@@ -12,6 +12,7 @@ from logbus.cli.options import bootstrap_options, json_option
 from logbus.cli.output import print_json, print_table
 from logbus.cli.placing import reassign
 from logbus.cli.starting import start
+from logbus.cli.stopping import shutdown_broker
 
 if TYPE_CHECKING:
     from logbus.client.cluster import Cluster
@@ -28,7 +29,7 @@ def cluster() -> None:
     """
 
 
-for command in (start, elect_leaders, reassign):
+for command in (start, elect_leaders, reassign, shutdown_broker):
     cluster.add_command(command)
 
 

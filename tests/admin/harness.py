@@ -243,6 +243,7 @@ class World:
     replicas: MadeUpReplicas = field(factory=MadeUpReplicas)
     groups: MadeUpGroups = field(factory=MadeUpGroups)
     reasons: list[str] = field(factory=list)
+    stop: Callable[[], object] | None = None
     view: ConfigView = field(init=False)
     metadata: ClusterMetadata = field(init=False)
     topics: MadeUpTopics = field(init=False)
@@ -271,6 +272,7 @@ class World:
             clock=cast(Any, self.clock),
             wall_clock=lambda: NOW,
             plugins=self.plugins,
+            stop=lambda: self.stop,
             limits=self.limits,
         )
         self.site.startFactory()

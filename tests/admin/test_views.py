@@ -9,6 +9,8 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.admin.shapes import faults
+from logbus.cluster.metadata import PartitionImage
+from logbus.model import LeaderAndIsr
 from tests.admin.harness import ORDERS, Answered, World, add_topic
 
 
@@ -52,6 +54,46 @@ class ViewTests(SynchronousTestCase):
         (broker,) = self.ask("GET", "/api/v1/brokers")["items"]
         self.assertEqual(broker["endpoints"], {"kafka": {"protocol": "kafka", "host": "127.0.0.1", "port": 9092}})
         self.assertEqual(self.ask("GET", "/api/v1/brokers/0"), broker)
+
+    def spoil(self, *images: PartitionImage) -> None:
+        """Give the topic other partitions."""
+        with self.world.metadata.changing() as metadata:
+            metadata.set_partitions("orders", ORDERS, list(enumerate(images)))
+
+    def test_faults(self) -> None:
+        """Partitions that lack something are told with what; the others are not."""
+        self.assertEqual(self.ask("GET", "/api/v1/cluster/faults")["items"], [])
+        with self.world.metadata.changing() as metadata:
+            metadata.set_configs("orders", {"min.insync.replicas": "2"})
+        self.spoil(
+            PartitionImage((0, 1), LeaderAndIsr(0, 1, (0, 1))),
+            PartitionImage((0, 1, 2), LeaderAndIsr(0, 1, (0, 1))),
+            PartitionImage((1, 0), LeaderAndIsr(-1, 1, (1,))),
+        )
+        told = self.ask("GET", "/api/v1/cluster/faults")
+        self.assertEqual(
+            [(each["partition"], each["leader"], each["faults"]) for each in told["items"]],
+            [(1, 0, ["under_replicated"]), (2, None, ["under_replicated", "under_min_isr", "offline"])],
+        )
+        self.assertEqual(told["counts"], {"under_replicated": 2, "under_min_isr": 1, "offline": 1})
+
+    def test_shutdown(self) -> None:
+        """A broker that can be missed stops when it is asked to; one that cannot, only by force."""
+        path = "/api/v1/brokers/0/shutdown"
+        self.assertIn("another process", self.ask("POST", path, {}, status=501)["detail"])
+        stopped: list[bool] = []
+        self.world.stop = lambda: stopped.append(True)
+        self.assertIn("This is broker 0", self.ask("POST", "/api/v1/brokers/1/shutdown", {}, status=409)["detail"])
+        self.assertIn("3 partitions would have no leader", self.ask("POST", path, {}, status=409)["detail"])
+        self.assertEqual(stopped, [])
+        self.ask("POST", path, {"force": True}, status=202)
+        self.assertEqual(stopped, [True])
+        self.spoil(*[PartitionImage((0, 1, 2), LeaderAndIsr(0, 1, (0, 1, 2)))] * 3)
+        self.ask("POST", path, {}, status=202)
+        with self.world.metadata.changing() as metadata:
+            metadata.set_configs("orders", {"min.insync.replicas": "3"})
+        self.assertIn("3 would refuse acks=all", self.ask("POST", path, {}, status=409)["detail"])
+        self.ask("POST", path, {"force": 1}, status=400)
 
     def test_unknown_broker(self) -> None:
         """A broker that is not alive is not found, and the answer names it."""

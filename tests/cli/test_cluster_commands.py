@@ -183,3 +183,26 @@ def test_plans_that_are_refused(cluster: Cluster, tmp_path: Path) -> None:
     for wrong in ([], ["--generate", "--list"], ["--list", "--throttle", "5"], ["--list", "--to", "1"]):
         assert run("cluster", "reassign", *wrong).status == 2
     done(cluster, "topics", "delete", "there")
+
+
+def test_shutdown_broker(cluster: Cluster) -> None:
+    """A broker that can be missed stops in order, and others lead; who cannot be missed stays."""
+    done(cluster, "topics", "create", "stays", "--replica-assignment", "1")
+    stays = cluster.brokers[1]
+    result = run("cluster", "shutdown-broker", "1", "--admin", stays.admin_url)
+    assert (result.status, "would have no leader" in result.err) == (1, True), result.err
+    done(cluster, "topics", "delete", "stays")
+    done(cluster, "topics", "create", "goes", "--replica-assignment", "1:0,1:2")
+    cluster.wait_in_sync("goes")
+    result = run("cluster", "shutdown-broker", "2", "--admin", stays.admin_url)
+    assert (result.status, "This is broker 1" in result.err) == (1, True), result.err
+    result = run("cluster", "shutdown-broker", "1", "--admin", stays.admin_url)
+    assert (result.status, result.out) == (0, "broker 1 serves no more\n"), result.err
+    assert cluster.leader("goes", 0).id == 0
+    assert cluster.leader("goes", 1).id == 2
+    cluster.wait_gone(stays)
+    stays.stop()
+    stays.start()
+    cluster.wait_known()
+    cluster.wait_in_sync("goes")
+    done(cluster, "topics", "delete", "goes")
