@@ -10,7 +10,7 @@ import pytest
 from logbus.testing.broker import Broker
 
 if TYPE_CHECKING:
-    from logbus.testing.cluster import Cluster
+    from logbus.testing import cluster as clusters
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def logbus_session_broker() -> Iterator[Broker]:
 
 
 @pytest.fixture
-def logbus_cluster() -> Iterator[Cluster]:
+def logbus_cluster() -> Iterator[clusters.Cluster]:
     """Three real brokers and a ZooKeeper, for one test."""
     from logbus.testing.cluster import Cluster
 
