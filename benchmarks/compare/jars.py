@@ -11,13 +11,13 @@ from pathlib import Path
 KAFKA_VERSION = "4.3.1"
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
-<modelVersion>4.0.0</modelVersion><groupId>benchmarks</groupId><artifactId>kafka</artifactId><version>1</version>
+<modelVersion>4.0.0</modelVersion><groupId>benchmarks</groupId><artifactId>{name}</artifactId><version>1</version>
 <dependencies>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version></dependency>
-<dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId>
-<version>2.25.4</version></dependency>
+{dependencies}
 </dependencies></project>
 """
+_DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version><scope>runtime</scope></dependency>"
+_LOGGING = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")
 
 
 def kafka_jars(version: str, cache: Path) -> Path:
@@ -26,18 +26,42 @@ def kafka_jars(version: str, cache: Path) -> Path:
 
     :raise RuntimeError: Maven is absent or could not resolve the version.
     """
-    home = cache / f"kafka-{version}"
+    return _jars(cache / f"kafka-{version}", [("org.apache.kafka", "kafka_2.13", version), _LOGGING])
+
+
+def client_jars(version: str, cache: Path) -> Path:
+    """
+    The same of ``kafka-clients``, which is all that a client needs.
+
+    :raise RuntimeError: as :func:`kafka_jars`.
+    """
+    logging = ("org.slf4j", "slf4j-nop", "1.7.36")
+    return _jars(cache / f"kafka-clients-{version}", [("org.apache.kafka", "kafka-clients", version), logging])
+
+
+def tools_jars(version: str, cache: Path) -> Path:
+    """
+    The same of Kafka's command line tools, the broker's among them.
+
+    :raise RuntimeError: as :func:`kafka_jars`.
+    """
+    wanted = [("org.apache.kafka", "kafka_2.13", version), ("org.apache.kafka", "kafka-tools", version), _LOGGING]
+    return _jars(cache / f"kafka-tools-{version}", wanted)
+
+
+def _jars(home: Path, dependencies: list[tuple[str, str, str]]) -> Path:
     jars = home / "jars"
     if (home / "complete").exists():
         return jars
     home.mkdir(parents=True, exist_ok=True)
-    (home / "pom.xml").write_text(_POM.format(version=version))
+    wanted = "\n".join(_DEPENDENCY.format(*one) for one in dependencies)
+    (home / "pom.xml").write_text(_POM.format(name=home.name, dependencies=wanted))
     command = ["mvn", "-B", "-q", "dependency:copy-dependencies", f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
     try:
         done = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=900, check=False)
     except FileNotFoundError:
         raise RuntimeError("mvn is not installed: it fetches Apache Kafka (Debian: apt-get install maven)") from None
     if done.returncode:
-        raise RuntimeError(f"mvn could not fetch Kafka {version}:\n{done.stdout[-2000:]}")
+        raise RuntimeError(f"mvn could not fetch {home.name}:\n{done.stdout[-2000:]}")
     (home / "complete").touch()
     return jars

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from logbus.testing import Broker
+from logbus.testing import Broker, Cluster
 from tests.interop.clients import CLIENTS, Client
+from tests.interop.jvm import Java
 
 #: Members of groups are told soon what to do, and missed soon.
 QUICK_GROUPS = {
@@ -42,6 +43,25 @@ def broker() -> Iterator[Broker]:
     """One broker for all tests that use topics of their own and disturb nobody."""
     with Broker(QUICK_GROUPS) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def java() -> Iterator[Java]:
+    """Kafka's own client, in one process for all tests."""
+    with Java() as java:
+        yield java
+
+
+#: Where the brokers of a cluster are, by their ids: consumers may ask for a replica near them.
+RACKS = ("east", "west", "north")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Three brokers for all tests of a module; one that stops a broker starts it again."""
+    config = {**QUICK_GROUPS, "replica.selector.class": "rack-aware", "min.insync.replicas": "2"}
+    with Cluster(3, config, racks=RACKS) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")
