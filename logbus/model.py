@@ -88,12 +88,19 @@ class IsrChange:
     :ivar leader_epoch: in which it leads; ``version``: of the state that the wish builds on
         (:attr:`LeaderAndIsr.version`): a compare-and-set with both.
     :ivar isr: the in-sync replicas that it wants.
+    :ivar epochs: the broker epoch in which each of them, in the same order, has fetched (KIP-903): in another life it
+        may have less. −1, or left out: it is not known; who joins must have one.
     """
 
     topic_partition: TopicPartition
     leader_epoch: int
     version: int
     isr: tuple[int, ...]
+    epochs: tuple[int, ...] = ()
+
+    def epoch_of(self, broker_id: int) -> int:
+        """The broker epoch in which a member has fetched, −1 if it is not known."""
+        return dict(zip(self.isr, self.epochs, strict=False)).get(broker_id, NO_EPOCH)
 
 
 def topic_name_problem(name: str) -> str | None:

@@ -35,6 +35,15 @@ class Follower:
     _fetched_at: float = 0.0
     _leader_end: int = 1 << 63
 
+    def begin_life(self, broker_epoch: int) -> None:
+        """
+        It fetches in a new life: what it had in the one before it may have lost (KIP-903). If it counts, it goes on to
+        count, with nothing.
+        """
+        self.broker_epoch = broker_epoch
+        self.log_end_offset = self.log_start_offset = UNKNOWN_OFFSET
+        self.is_ready = False
+
     def fetched(self, offset: int, log_start_offset: int, leader_end: int, now: float) -> None:
         """
         It asks for what is at ``offset``, while the leader's log ends at ``leader_end``.

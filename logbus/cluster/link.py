@@ -62,6 +62,7 @@ class ControllerLink:
                         leader_epoch=one.leader_epoch,
                         version=one.version,
                         isr=list(one.isr),
+                        broker_epochs=list(one.epochs),
                     )
                     for one in changes
                 ],

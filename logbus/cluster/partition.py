@@ -29,11 +29,15 @@ class Partition(Role):
     Invariant: ``high_watermark <= log_end_offset``, and the high watermark never goes back within an epoch.
 
     :ivar epoch_start_offset: where this leader's epoch begins in its log.
+    :ivar is_established: whether those who are in sync have shown in this epoch that they have what was before it. Until
+        then the high watermark is one that the replica was told as a follower, and nobody may be told by it that
+        records last: who is in sync now need not be who had them then.
     :ivar followers: as leader, the other replicas by broker id.
     :ivar pending: the ISR change that the controller has been asked for, or will be.
     """
 
     epoch_start_offset: int = field(default=0, init=False)
+    is_established: bool = field(default=False, init=False)
     followers: dict[int, Follower] = field(factory=dict, init=False)
     pending: IsrChange | None = field(default=None, init=False)
     _doubtful: frozenset[int] = field(default=frozenset(), init=False)
@@ -73,6 +77,7 @@ class Partition(Role):
             self._doubtful = frozenset()
         if not self.is_leader:
             self.followers = {}
+            self.is_established = False
         elif led:
             self._go_on(held.isr, now)
         else:
@@ -87,6 +92,7 @@ class Partition(Role):
         itself.
         """
         self.epoch_start_offset = log_end_offset
+        self.is_established = False
         isr = self.leader_and_isr.isr
         self.followers = {n: Follower(n, now if n in isr else NEVER) for n in self._others()}
 
@@ -114,7 +120,7 @@ class Partition(Role):
 
     def retire(self) -> None:
         """The replica is gone from here; it leads nothing."""
-        self.is_leader = False
+        self.is_leader = self.is_established = False
         self.followers = {}
         self.pending = None
         self._doubtful = frozenset()
@@ -144,15 +150,13 @@ class Partition(Role):
         for follower in self._counted:
             if follower.log_end_offset < end:
                 end = follower.log_end_offset
-        if end <= self.high_watermark or end < self.epoch_start_offset:
+        if end < self.epoch_start_offset:
+            return False
+        self.is_established = True
+        if end <= self.high_watermark:
             return False
         self.high_watermark = end
         return True
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether what the leader writes is committed with that."""
-        return self._alone
 
     @property
     def maximal_isr(self) -> frozenset[int]:
@@ -240,7 +244,8 @@ class Partition(Role):
         isr = self.wanted_isr(now, max_lag)
         if isr == held.isr and not self._doubtful:
             return None
-        self.pending = IsrChange(self.topic_partition, held.leader_epoch, held.version, isr)
+        epochs = tuple(f.broker_epoch if (f := self.followers.get(n)) is not None else NO_EPOCH for n in isr)
+        self.pending = IsrChange(self.topic_partition, held.leader_epoch, held.version, isr, epochs)
         self._recount()
         return self.pending
 
@@ -294,7 +299,8 @@ class Partition(Role):
                 f"broker {broker_id} fetches {self.topic_partition} with epoch {broker_epoch}, and has been seen "
                 f"with {follower.broker_epoch}",
             )
-        follower.broker_epoch = broker_epoch
+        if broker_epoch > follower.broker_epoch:
+            follower.begin_life(broker_epoch)
         return follower
 
     def check_caught_up(self) -> None:

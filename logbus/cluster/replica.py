@@ -178,8 +178,8 @@ class Replica:
         if not log.log_start_offset <= at.offset <= log.log_end_offset:
             raise log.out_of_range(at.offset)
         before = partition.high_watermark
-        if partition.fetched(follower, at.offset, at.log_start_offset, cluster.seconds(), cluster.max_lag):
-            self._advanced(before)
+        moved = partition.fetched(follower, at.offset, at.log_start_offset, cluster.seconds(), cluster.max_lag)
+        self._fewer_missing(moved, before)
         if follower.is_ready and partition.pending is None:
             cluster.isr_due(self)
         if len(self._deletions):
@@ -209,23 +209,20 @@ class Replica:
         """Swap the topic's settings."""
         self.log.configure(config)
         before = self.partition.high_watermark
-        if self.partition.configure(config.min_insync_replicas):
-            self._advanced(before)
+        self._fewer_missing(self.partition.configure(config.min_insync_replicas), before)
 
     def look(self) -> None:
         """Some time went by: see whether everybody in sync keeps up."""
         partition, now, max_lag = self.partition, self.cluster.seconds(), self.cluster.max_lag
         before = partition.high_watermark
-        if partition.look(now, max_lag):
-            self._advanced(before)
+        self._fewer_missing(partition.look(now, max_lag), before)
         if partition.wanted_isr(now, max_lag) != partition.leader_and_isr.isr:
             self.cluster.isr_due(self)
 
     def lost(self, brokers: Collection[int]) -> None:
         """These brokers are not registered any more."""
         before = self.partition.high_watermark
-        if self.partition.lost(brokers):
-            self._advanced(before)
+        self._fewer_missing(self.partition.lost(brokers), before)
 
     def isr_answered(self, change: IsrChange, answer: LeaderAndIsr | ApiError | None) -> None:
         """
@@ -245,14 +242,19 @@ class Replica:
 
     def _isr_changed(self, high_watermark_before: int) -> None:
         partition = self.partition
-        if partition.high_watermark != high_watermark_before:
-            self._advanced(high_watermark_before)
+        self._fewer_missing(partition.high_watermark != high_watermark_before, high_watermark_before)
         if len(self._acknowledgements) and not partition.has_enough_replicas:
             # The high watermark stands still from here on: those who wait would wait in vain.
             try:
                 partition.check_enough_replicas(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
             except ApiError as e:
                 self._acknowledgements.fail(e)
+
+    def _fewer_missing(self, moved: bool, before: int) -> None:
+        if moved:
+            self._advanced(before)
+        else:
+            self._acknowledge()  # It need not move to be known in this epoch from now on.
 
     def _advanced(self, before: int) -> None:
         """The high watermark moved otherwise than with the log's end."""
@@ -261,7 +263,12 @@ class Replica:
             self._tell_followers(_ENOUGH if self.cluster.followers_serve else 0)
         if self.watchers:
             self._tell(self._size_between(before, partition.high_watermark))
-        self._acknowledgements.reached(partition.high_watermark)
+        self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        """Let those know whose records last, as soon as that is known in this epoch."""
+        if self.partition.is_established:
+            self._acknowledgements.reached(self.partition.high_watermark)
 
     def _size_between(self, start: int, end: int) -> int:
         """How many bytes of records lie between two offsets; enough, where that is not easy to say."""
@@ -294,6 +301,9 @@ class Replica:
         """
         When what was appended so far is durable on all in-sync replicas: now (None), or when the Deferred fires.
 
+        What a former leader appended is among it, if a producer sends a batch again that is there already: it counts
+        once those in sync have shown in this epoch that they have it.
+
         With ``flush.before.ack`` the caller shares one sync with all that wait for it (group commit); what followers
         acknowledge is synced, too.
 
@@ -301,11 +311,11 @@ class Replica:
             whether the records will last.
         """
         log, partition = self.log, self.partition
-        flushed = log.flush() if log.config.flush_before_ack else None
-        if partition.is_alone or partition.high_watermark >= log.log_end_offset:
-            return flushed
         if not partition.is_leader:
             return fail(self._no_leader())
+        flushed = log.flush() if log.config.flush_before_ack else None
+        if partition.is_established and partition.high_watermark >= log.log_end_offset:
+            return flushed
         committed = self._acknowledgements.wait(log.log_end_offset)
         return committed if flushed is None else Deferred.fromCoroutine(self._durable(committed, flushed))
 

@@ -36,8 +36,13 @@ class Role:
 
     @property
     def has_enough_replicas(self) -> bool:
-        """Whether as many replicas are in sync as the topic demands."""
-        return len(self.leader_and_isr.isr) >= self.enough_replicas
+        """
+        Whether as many replicas are in sync as the topic demands.
+
+        While the controller keeps somebody eligible to lead, who has what was committed when he left, there are too
+        few, whatever is demanded here: the two may hear of another minimum at different times.
+        """
+        return len(self.leader_and_isr.isr) >= self.enough_replicas and not self.leader_and_isr.eligible
 
     @property
     def enough_replicas(self) -> int:
@@ -99,8 +104,9 @@ class Role:
         :raise ApiError: with that code.
         """
         if not self.has_enough_replicas:
+            state = self.leader_and_isr
+            waits = f", while brokers {list(state.eligible)} may still lead" if state.eligible else ""
             raise ApiError(
                 code,
-                f"{self.topic_partition} has {len(self.leader_and_isr.isr)} replicas in sync, and needs "
-                f"{self.enough_replicas}",
+                f"{self.topic_partition} has {len(state.isr)} replicas in sync, and needs {self.enough_replicas}{waits}",
             )

@@ -165,7 +165,13 @@ class ClusterHandlers:
     async def alter_partitions(self, context: RequestContext, request: Request) -> AlterPartitionsResponse:
         message: AlterPartitionsRequest = request.message
         changes = [
-            IsrChange(TopicPartition(one.topic, one.partition), one.leader_epoch, one.version, tuple(one.isr))
+            IsrChange(
+                TopicPartition(one.topic, one.partition),
+                one.leader_epoch,
+                one.version,
+                tuple(one.isr),
+                tuple(one.broker_epochs),
+            )
             for one in message.changes
         ]
 

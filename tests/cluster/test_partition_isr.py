@@ -29,7 +29,11 @@ def leader(
 
 
 def fetch(partition: Partition, broker: int, offset: int, now: float = 0.0) -> bool:
-    follower = partition.follower(broker, partition.leader_epoch, 0)
+    return fetch_as(partition, broker, offset, 0, now)
+
+
+def fetch_as(partition: Partition, broker: int, offset: int, broker_epoch: int, now: float = 0.0) -> bool:
+    follower = partition.follower(broker, partition.leader_epoch, broker_epoch)
     return partition.fetched(follower, offset, 0, now, LAG)
 
 
@@ -97,6 +101,36 @@ class HighWatermarkTests(SynchronousTestCase):
         self.assertEqual(partition.high_watermark, 10)
         partition.check_enough_replicas()
 
+    def test_it_stands_still_while_somebody_is_eligible(self) -> None:
+        """He may lead without what is written now, whatever minimum the leader has heard of."""
+        partition = Partition(NAME, 1, min_insync_replicas=1)
+        partition.take(LeaderAndIsr(1, 5, (1,), version=1, eligible=(2,)), 0, (1, 2), 0.0)
+        self.assertFalse(partition.grown(10))
+        error = self.assertRaises(ApiError, partition.check_enough_replicas)
+        self.assertEqual(error.code, ErrorCode.NOT_ENOUGH_REPLICAS)
+        self.assertIn("[2] may still lead", error.message)
+        partition.take(LeaderAndIsr(1, 5, (1,), version=2), 10, (1, 2), 0.0)
+        self.assertEqual(partition.high_watermark, 10)
+
+    def test_it_is_known_in_an_epoch_when_all_have_shown_what_they_have(self) -> None:
+        """
+        What a new leader was told as a follower is not what those in sync now have. That it is known ends with the epoch.
+        """
+        partition = Partition(NAME, 1, high_watermark=10)
+        partition.take(LeaderAndIsr(1, 5, (1, 2, 3), version=1), 10, (1, 2, 3), 0.0)
+        self.assertEqual((partition.high_watermark, partition.is_established), (10, False))
+        fetch(partition, 2, 10)
+        fetch(partition, 3, 9)
+        self.assertFalse(partition.is_established)
+        fetch(partition, 3, 10)
+        self.assertTrue(partition.is_established)
+        partition.take(LeaderAndIsr(1, 6, (1, 2, 3), version=2), 10, (1, 2, 3), 0.0)
+        self.assertFalse(partition.is_established)
+        partition.take(LeaderAndIsr(1, 6, (1,), version=3), 10, (1, 2, 3), 0.0)
+        self.assertTrue(partition.is_established)
+        partition.take(LeaderAndIsr(2, 7, (1, 2), version=4), 10, (1, 2, 3), 0.0)
+        self.assertFalse(partition.is_established)
+
     def test_fewer_replicas_than_demanded(self) -> None:
         """A partition of one replica is not held to two."""
         partition = leader(isr=(1,), least=2, replicas=(1,))
@@ -161,6 +195,30 @@ class ExpansionTests(SynchronousTestCase):
         self.assertEqual(partition.maximal_isr, {1, 2, 3})
         self.assertFalse(fetch(partition, 2, 10, now=1000.0))
         self.assertEqual(partition.high_watermark, 0)
+
+    def test_what_it_had_in_a_former_life_does_not_count(self) -> None:
+        """
+        A follower that comes back may have less: it joins by what it fetches now, in a life that the controller is told.
+        Until it has fetched nothing is committed without it, if it is in sync.
+        """
+        partition = leader(isr=(1, 2))
+        partition.grown(10)
+        fetch(partition, 2, 8)
+        fetch(partition, 3, 8)
+        again = partition.follower(3, 5, 7)
+        self.assertEqual((again.log_end_offset, again.is_ready), (-1, False))
+        self.assertIsNone(wished(partition))
+        self.assertEqual(self.assertRaises(ApiError, partition.follower, 3, 5, 6).code, ErrorCode.STALE_BROKER_EPOCH)
+        partition.fetched(again, 8, 0, 0.0, LAG)
+        change = partition.wish(0.0, LAG)
+        assert change is not None
+        self.assertEqual((change.isr, change.epochs), ((1, 2, 3), (-1, 0, 7)))
+        self.assertEqual([change.epoch_of(n) for n in (1, 2, 3, 4)], [-1, 0, 7, -1])
+        partition.follower(2, 5, 9)
+        self.assertFalse(fetch_as(partition, 3, 10, 7))
+        self.assertEqual(partition.high_watermark, 8)
+        self.assertTrue(fetch_as(partition, 2, 10, 9))
+        self.assertEqual(partition.high_watermark, 10)
 
     def test_a_refusal_ends_that(self) -> None:
         """Who was not let in is not waited for any more, once it lags."""
@@ -352,7 +410,11 @@ class InvariantTests(SynchronousTestCase):
             self.assertGreaterEqual(after, before)
             self.assertLessEqual(after, world.end)
             self.assertLessEqual(set(world.stored.isr), set(partition.maximal_isr) | _unheard(world))
+            if partition.is_established:
+                for number in partition.maximal_isr - {1}:
+                    self.assertGreaterEqual(world.positions.get(number, -1), after)
             if after != before:
+                self.assertTrue(partition.is_established)
                 self.assertGreaterEqual(len(partition.leader_and_isr.isr), least)
                 self.assertGreaterEqual(after, partition.epoch_start_offset)
                 for number in partition.maximal_isr - {1}:

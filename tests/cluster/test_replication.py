@@ -160,6 +160,32 @@ class ThreeBrokersTests(ReplicationCase):
         after = self.produce(b"v", producer_id=9, producer_epoch=0, base_sequence=3)
         self.assertEqual((after.error_code, after.base_offset), (0, 3))
 
+    def test_duplicates_before_the_epoch_is_known(self) -> None:
+        """
+        What the next leader was told to be committed does not do for a batch that is sent again: it waits until those in
+        sync have shown in this epoch that they have it, or are in sync no more.
+        """
+        self.create()
+        self.produce(b"v", producer_id=9, producer_epoch=0, base_sequence=0)
+        self.cluster.settle(1)
+        old = self.leader()
+        one, other = (broker_id for broker_id in range(3) if broker_id != old)
+        self.cluster.cut(one, other)
+        self.cluster.kill(old)
+        self.cluster.settle(0.5)
+        leader = self.leader()
+        replica = self.cluster[leader].broker.replicas.get("t", 0)
+        self.assertEqual((replica.high_watermark, len(self.isr())), (1, 2))
+        client = self.client(leader)
+        again = a_batch(b"v", producer_id=9, producer_epoch=0, base_sequence=0)
+        client.send(produce_request(again, "t", 0, -1), 9)
+        self.cluster.settle(0.5)
+        self.assertEqual(client.answers(), [])
+        self.cluster.kill(other if leader == one else one)
+        self.cluster.settle(1)
+        answer = client.answers()[0].responses[0].partition_responses[0]
+        self.assertEqual((answer.error_code, answer.base_offset), (0, 0))
+
     def test_deleted_while_a_broker_was_away(self) -> None:
         """Its log goes when the broker is back; one of another topic of that name is begun anew."""
         self.create()

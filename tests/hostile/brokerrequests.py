@@ -26,7 +26,8 @@ def broker_requests() -> list[Any]:
         ),
         announce_request(Announcement(1, 2**31 - 1, 2**63 - 1, brokers={1: BrokerImage(1, {})}, full=True)),
         AlterPartitionsRequest(
-            broker_epoch=1, changes=[WantedIsr(topic="t", partition=0, leader_epoch=0, version=0, isr=[1])]
+            broker_epoch=1,
+            changes=[WantedIsr(topic="t", partition=0, leader_epoch=0, version=0, isr=[1], broker_epochs=[1])],
         ),
         ShutDownRequest(broker_epoch=1),
         ReportFailedRequest(broker_epoch=1, failed=[PartitionNumbers(topic="t", partitions=[0, 1])]),

@@ -3,6 +3,10 @@ Leaders' wishes to change the in-sync replicas (AlterPartition, KIP-497): pure.
 
 A wish is a compare-and-set: it must come from the leader, of this epoch, and build on the state that is stored. One
 that was granted already, and whose answer was lost, is granted again without a change.
+
+Who joins must be the one who has fetched: a broker that restarted since may have lost what it had, and nothing was
+written that would make the wish void (KIP-903). Members need no such look: those that come back with less leave, which
+is written.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ def granted(
     change: IsrChange,
     record: PartitionRecord,
     broker_id: int,
-    joins: Callable[[int], bool],
+    joins: Callable[[int, int], bool],
     rules: TopicRules,
     controller_epoch: int,
 ) -> LeaderAndIsr:
@@ -30,7 +34,8 @@ def granted(
     The state after a wish; the one that is, if the wish was granted before.
 
     :param broker_id: who wishes it.
-    :param joins: whether a broker could become in sync: it lives, its log directory works, it is not shutting down.
+    :param joins: whether a broker, of that epoch, could become in sync: it lives, and in that very life, its log
+        directory works, it is not shutting down.
     :raise ApiError: FENCED_LEADER_EPOCH, NOT_CONTROLLER (the epoch is one that we never gave), INVALID_REQUEST,
         INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA.
     """
@@ -56,11 +61,12 @@ def granted(
             ErrorCode.INVALID_UPDATE_VERSION, f"{name} is at version {current.version}, not {change.version}"
         )
     added = set(change.isr) - set(current.isr)
-    unfit = sorted(one for one in added if one not in record.replicas or not joins(one))
+    unfit = sorted(one for one in added if one not in record.replicas or not joins(one, change.epoch_of(one)))
     if unfit:
         raise ApiError(
             ErrorCode.INELIGIBLE_REPLICA,
-            f"{name}: brokers {unfit} are no replicas of it, or are not alive, or are shutting down",
+            f"{name}: brokers {unfit} are no replicas of it, or have not fetched it in their present lives, or are "
+            "shutting down",
         )
     left = (one for one in current.isr if one not in change.isr)
     return evolve(

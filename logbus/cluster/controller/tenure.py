@@ -260,8 +260,8 @@ class Tenure:
         for change in changes:
             name = change.topic_partition
 
-            def joins(number: int, name: TopicPartition = name) -> bool:
-                return self.state.standing(number, name) is Standing.UP
+            def joins(number: int, epoch: int, name: TopicPartition = name) -> bool:
+                return self.state.standing(number, name) is Standing.UP and self.state.brokers[number].epoch == epoch
 
             try:
                 topic, record = self.existing(name)

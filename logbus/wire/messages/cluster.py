@@ -167,13 +167,18 @@ class AnnouncementBody:
 
 @struct
 class WantedIsr:
-    """The in-sync replicas that the leader of a partition wants."""
+    """
+    The in-sync replicas that the leader of a partition wants.
+
+    :ivar broker_epochs: in which each of them has fetched, in the same order; −1: it is not known.
+    """
 
     topic: String
     partition: Int32
     leader_epoch: Int32
     version: Int32
     isr: list[Int32]
+    broker_epochs: list[Int64]
 
 
 @message(1002, versions="0", flexible="0+")

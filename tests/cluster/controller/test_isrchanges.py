@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
@@ -28,13 +29,16 @@ def outcome(
     broker: int = 1,
     fit: tuple[int, ...] = REPLICAS,
     min_insync: int = 1,
+    epochs: tuple[int, ...] | None = None,
 ) -> LeaderAndIsr | ErrorCode:
-    """The state after a wish, or the code it is refused with."""
-    change = IsrChange(NAME, leader_epoch, version, isr)
+    """The state after a wish, or the code it is refused with. Broker n is registered with the epoch 100 + n."""
+    change = IsrChange(NAME, leader_epoch, version, isr, tuple(100 + n for n in isr) if epochs is None else epochs)
+
+    def joins(one: int, epoch: int) -> bool:
+        return one in fit and epoch == 100 + one
+
     try:
-        return granted(
-            change, PartitionRecord(REPLICAS, current), broker, fit.__contains__, TopicRules(min_insync=min_insync), 9
-        )
+        return granted(change, PartitionRecord(REPLICAS, current), broker, joins, TopicRules(min_insync=min_insync), 9)
     except ApiError as error:
         return error.code
 
@@ -67,6 +71,15 @@ class GrantedTests(SynchronousTestCase):
     def test_members_that_are_gone_may_stay(self) -> None:
         """Only who is added must be alive: who is in sync already is the controller's to take out."""
         self.assertEqual(outcome((1, 2, 3), fit=(1, 3)), LeaderAndIsr(1, 5, (1, 2, 3), 9, 9))
+
+    def test_who_joins_has_fetched_in_its_present_life(self) -> None:
+        """
+        A follower that restarted since it fetched, and may have lost what it had, is not let in: neither is one whose
+        life nobody knows. Those in sync are not asked.
+        """
+        for epochs in ((101, 102, 97), (101, 102, 104), (101, 102, -1), (101, 102), ()):
+            self.assertEqual(outcome((1, 2, 3), epochs=epochs), ErrorCode.INELIGIBLE_REPLICA, epochs)
+        self.assertEqual(outcome((1, 2, 3), epochs=(-1, -1, 103)), LeaderAndIsr(1, 5, (1, 2, 3), 9, 9))
 
     def test_asked_again(self) -> None:
         """A wish that was granted, and whose answer was lost, is answered with the state that it made."""
@@ -149,6 +162,17 @@ class AlterPartitionsTests(ControllerCase):
         )
         self.assertEqual(self.failureResultOf(answer, ApiError).value.code, ErrorCode.STALE_BROKER_EPOCH)
         self.assertEqual(self.stored().version, 0)
+
+    def test_a_follower_restarts_before_the_decision(self) -> None:
+        """It had all when the leader asked to have it in sync; whether it still has, only its next fetch shows."""
+        epochs = tuple(node.membership.epoch for node in self.nodes)
+        self.alter(1, IsrChange(T0, 0, 0, (1, 2)))
+        wish = IsrChange(T0, 0, 1, (1, 2, 0), (epochs[1], epochs[2], epochs[0] - 1))
+        refused = self.alter(1, wish)[T0]
+        self.assertEqual(getattr(refused, "code", None), ErrorCode.INELIGIBLE_REPLICA)
+        self.assertEqual(self.stored().isr, (1, 2))
+        granted = self.alter(1, evolve(wish, epochs=(epochs[1], epochs[2], epochs[0])))[T0]
+        self.assertEqual(getattr(granted, "isr", None), (1, 2, 0))
 
     def test_a_zombie_grants_nothing(self) -> None:
         """A controller that was replaced overwrites nothing, and answers that it is none."""

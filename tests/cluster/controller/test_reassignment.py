@@ -127,7 +127,8 @@ class AdminCase(ThreeBrokers):
         """The leader says who is in sync."""
         state = self.stored(name)
         epoch = self.cluster.nodes[state.leader].membership.epoch
-        wish = IsrChange(name, state.leader_epoch, state.version, tuple(isr))
+        epochs = tuple(self.cluster.nodes[one].membership.epoch for one in isr)
+        wish = IsrChange(name, state.leader_epoch, state.version, tuple(isr), epochs)
         answer = (node or self.nodes[0]).controller.submit(
             lambda tenure: tenure.alter_partitions(state.leader, epoch, [wish])
         )
