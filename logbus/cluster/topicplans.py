@@ -85,9 +85,7 @@ def plan_topic(
     if problem is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
     if topic.name in state.unreadable:
-        raise ApiError(
-            ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name!r} is there: {state.unreadable[topic.name]}"
-        )
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name!r} is there: {state.unreadable[topic.name]}")
     known = state.topics.get(topic.name)
     if known is not None:
         fate = "is being deleted" if known.deleting else "exists already"
