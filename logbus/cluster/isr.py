@@ -111,6 +111,10 @@ class IsrKeeper:
     def lives(self, broker_id: int) -> bool:
         return broker_id in self._metadata.brokers
 
+    def epoch_of(self, broker_id: int) -> int:
+        broker = self._metadata.brokers.get(broker_id)
+        return 0 if broker is None else broker.epoch
+
     def isr_due(self, replica: Replica) -> None:
         self._due[replica] = None
         self._ask_soon(0)

@@ -29,18 +29,23 @@ class Partition(Role):
     Invariant: ``high_watermark <= log_end_offset``, and the high watermark never goes back within an epoch.
 
     :ivar epoch_start_offset: where this leader's epoch begins in its log.
-    :ivar is_established: whether those who are in sync have shown in this epoch that they have what was before it. Until
-        then the high watermark is one that the replica was told as a follower, and nobody may be told by it that
+    :ivar is_established: whether those who are in sync have shown in this epoch that they have what was before it.
+        Until then the high watermark is one that the replica was told as a follower, and nobody may be told by it that
         records last: who is in sync now need not be who had them then.
+    :ivar synced_end_offset: as far as the log counts as ours for the high watermark, where what is committed must be on
+        stable storage; None where it need only be written.
     :ivar followers: as leader, the other replicas by broker id.
     :ivar pending: the ISR change that the controller has been asked for, or will be.
     """
 
     epoch_start_offset: int = field(default=0, init=False)
     is_established: bool = field(default=False, init=False)
+    synced_end_offset: int | None = field(default=None, init=False)
     followers: dict[int, Follower] = field(factory=dict, init=False)
     pending: IsrChange | None = field(default=None, init=False)
     _doubtful: frozenset[int] = field(default=frozenset(), init=False)
+    _unconfirmed: frozenset[int] = field(default=frozenset(), init=False)
+    _confirming: frozenset[int] = field(default=frozenset(), init=False)
     _counted: tuple[Follower, ...] = field(default=(), init=False)
     _alone: bool = field(default=False, init=False)
 
@@ -93,12 +98,14 @@ class Partition(Role):
         """
         self.epoch_start_offset = log_end_offset
         self.is_established = False
+        self._unconfirmed = self._confirming = frozenset()
         isr = self.leader_and_isr.isr
         self.followers = {n: Follower(n, now if n in isr else NEVER) for n in self._others()}
 
     def _go_on(self, isr_before: Collection[int], now: float) -> None:
         """Lead on in the same epoch, with other replicas, or other ones in sync."""
         known = self.followers
+        self._unconfirmed = self._unconfirmed.intersection(self.leader_and_isr.isr)
         self.followers = {n: known.get(n) or Follower(n, NEVER) for n in self._others()}
         for n, follower in self.followers.items():
             if n in self.leader_and_isr.isr and n not in isr_before:
@@ -146,10 +153,9 @@ class Partition(Role):
         """
         if not self.is_leader or not self.has_enough_replicas:
             return False
-        end = self.log_end_offset
-        for follower in self._counted:
-            if follower.log_end_offset < end:
-                end = follower.log_end_offset
+        end = self.others_end_offset
+        own = self.log_end_offset if self.synced_end_offset is None or self._alone else self.synced_end_offset
+        end = min(end, own)
         if end < self.epoch_start_offset:
             return False
         self.is_established = True
@@ -157,6 +163,24 @@ class Partition(Role):
             return False
         self.high_watermark = end
         return True
+
+    @property
+    def others_end_offset(self) -> int:
+        """Up to where everybody else who counts has the log."""
+        return min((follower.log_end_offset for follower in self._counted), default=self.log_end_offset)
+
+    @property
+    def confirmed_replicas(self) -> int:
+        """
+        How many replicas are in sync for sure: one that came back in another life may have been taken out of the ISR
+        without our hearing of it.
+        """
+        return len(self.leader_and_isr.isr) - len(self._unconfirmed)
+
+    @property
+    def needs_confirmation(self) -> bool:
+        """Whether the controller must be asked who is in sync, though no other ISR is wanted."""
+        return bool(self._doubtful or self._unconfirmed)
 
     @property
     def maximal_isr(self) -> frozenset[int]:
@@ -236,14 +260,16 @@ class Partition(Role):
         The ISR change to ask for now; from here on it is :attr:`pending`, and must be answered.
 
         After an answer that never came, a change is asked for even if it changes nothing: what is written then makes
-        void what was asked before, as that built on an older version.
+        void what was asked before, as that built on an older version. Likewise when a replica in sync has come back in
+        another life: only if nobody took it out of the ISR meanwhile is the change granted.
         """
         if not self.is_leader or self.pending is not None:
             return None
         held = self.leader_and_isr
         isr = self.wanted_isr(now, max_lag)
-        if isr == held.isr and not self._doubtful:
+        if isr == held.isr and not self.needs_confirmation:
             return None
+        self._confirming = self._unconfirmed
         epochs = tuple(f.broker_epoch if (f := self.followers.get(n)) is not None else NO_EPOCH for n in isr)
         self.pending = IsrChange(self.topic_partition, held.leader_epoch, held.version, isr, epochs)
         self._recount()
@@ -256,6 +282,7 @@ class Partition(Role):
         before = self.high_watermark
         self.pending = None
         self._doubtful = frozenset()
+        self._unconfirmed -= self._confirming
         if not self.take(given, self.log_end_offset, self.replicas, now):
             self._left()
         return self.high_watermark != before
@@ -300,6 +327,9 @@ class Partition(Role):
                 f"with {follower.broker_epoch}",
             )
         if broker_epoch > follower.broker_epoch:
+            if follower.broker_epoch != NO_EPOCH and broker_id in self.leader_and_isr.isr:
+                self._unconfirmed |= {broker_id}
+                self._confirming -= {broker_id}
             follower.begin_life(broker_epoch)
         return follower
 

@@ -19,7 +19,7 @@ from logbus.cluster.followers import Follower
 from logbus.cluster.partition import Partition
 from logbus.config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, StorageError
-from logbus.model import IsrChange, LeaderAndIsr, TopicPartition
+from logbus.model import NO_EPOCH, IsrChange, LeaderAndIsr, TopicPartition
 from logbus.records.checksum import Buffer
 from logbus.storage.log import Appended, Log, ReadResult
 from logbus.storage.together import AppendedTogether, append_together
@@ -59,6 +59,9 @@ class Cluster(Protocol):
     def lives(self, broker_id: int) -> bool:
         """Whether a broker is registered, as far as is known here."""
 
+    def epoch_of(self, broker_id: int) -> int:
+        """The epoch of a broker's registration, as far as is known here; 0 if it is not."""
+
     def isr_due(self, replica: Replica) -> None:
         """Other replicas than those in sync ought to be: ask the controller."""
 
@@ -74,6 +77,9 @@ class Alone:
 
     def lives(self, broker_id: int) -> bool:
         return False
+
+    def epoch_of(self, broker_id: int) -> int:
+        return 0
 
     def isr_due(self, replica: Replica) -> None:
         pass
@@ -96,6 +102,7 @@ class Replica:
     log_watchers: dict[Watcher, None] = field(factory=dict, init=False)
     _acknowledgements: OffsetWaiters = field(factory=OffsetWaiters, init=False)
     _deletions: OffsetWaiters = field(factory=OffsetWaiters, init=False)
+    _syncing: bool = field(default=False, init=False)
 
     def watchers_for(self, to_log_end: bool) -> dict[Watcher, None]:
         """Whom to tell when there is more to read: up to the log's end, or up to the high watermark."""
@@ -178,12 +185,38 @@ class Replica:
         if not log.log_start_offset <= at.offset <= log.log_end_offset:
             raise log.out_of_range(at.offset)
         before = partition.high_watermark
+        self._look_at_synced()
         moved = partition.fetched(follower, at.offset, at.log_start_offset, cluster.seconds(), cluster.max_lag)
         self._fewer_missing(moved, before)
-        if follower.is_ready and partition.pending is None:
+        if (follower.is_ready or partition.needs_confirmation) and partition.pending is None:
             cluster.isr_due(self)
+        synced = partition.synced_end_offset
+        if synced is not None and synced < partition.others_end_offset:
+            self._sync()
         if len(self._deletions):
             self._deletions.reached(self.low_watermark)
+
+    def _look_at_synced(self) -> None:
+        log = self.log
+        self.partition.synced_end_offset = log.flushed_end_offset if log.config.flush_before_ack else None
+
+    def _sync(self) -> None:
+        """
+        Have the log synced, as the others have theirs: with ``flush.before.ack`` what is committed is on stable storage
+        of all who are in sync, the leader among them.
+        """
+
+        def done(_: object) -> None:
+            self._syncing = False  # If it failed, the log directory goes offline, and this replica with it.
+
+        if not self._syncing:
+            self._syncing = True
+            self.log.flush().addCallback(self._synced).addBoth(done)
+
+    def _synced(self, _: object) -> None:
+        before = self.partition.high_watermark
+        self._look_at_synced()
+        self._fewer_missing(self.partition.advance(), before)
 
     def take(self, given: LeaderAndIsr, replicas: tuple[int, ...] | None = None) -> None:
         """
@@ -193,8 +226,12 @@ class Replica:
         """
         partition = self.partition
         led, epoch, before = partition.is_leader, partition.leader_epoch, partition.high_watermark
+        self._look_at_synced()
         if not partition.take(given, self.log.log_end_offset, replicas, self.cluster.seconds()):
             return
+        for n, follower in partition.followers.items():
+            if follower.broker_epoch == NO_EPOCH:
+                follower.broker_epoch = self.cluster.epoch_of(n)
         if partition.is_leader:
             self.log.become_leader(given.leader_epoch)
             self._isr_changed(before)
@@ -317,7 +354,9 @@ class Replica:
         if partition.is_established and partition.high_watermark >= log.log_end_offset:
             return flushed
         committed = self._acknowledgements.wait(log.log_end_offset)
-        return committed if flushed is None else Deferred.fromCoroutine(self._durable(committed, flushed))
+        if flushed is None:
+            return committed
+        return Deferred.fromCoroutine(self._durable(committed, flushed.addCallback(self._synced)))
 
     async def _durable(self, committed: Deferred[None], flushed: Deferred[None]) -> None:
         try:

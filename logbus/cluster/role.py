@@ -42,7 +42,12 @@ class Role:
         While the controller keeps somebody eligible to lead, who has what was committed when he left, there are too
         few, whatever is demanded here: the two may hear of another minimum at different times.
         """
-        return len(self.leader_and_isr.isr) >= self.enough_replicas and not self.leader_and_isr.eligible
+        return self.confirmed_replicas >= self.enough_replicas and not self.leader_and_isr.eligible
+
+    @property
+    def confirmed_replicas(self) -> int:
+        """How many replicas are in sync, as far as that is known."""
+        return len(self.leader_and_isr.isr)
 
     @property
     def enough_replicas(self) -> int:
@@ -108,5 +113,6 @@ class Role:
             waits = f", while brokers {list(state.eligible)} may still lead" if state.eligible else ""
             raise ApiError(
                 code,
-                f"{self.topic_partition} has {len(state.isr)} replicas in sync, and needs {self.enough_replicas}{waits}",
+                f"{self.topic_partition} has {len(state.isr)} replicas in sync, and needs "
+                f"{self.enough_replicas}{waits}",
             )

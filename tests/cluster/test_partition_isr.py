@@ -114,7 +114,8 @@ class HighWatermarkTests(SynchronousTestCase):
 
     def test_it_is_known_in_an_epoch_when_all_have_shown_what_they_have(self) -> None:
         """
-        What a new leader was told as a follower is not what those in sync now have. That it is known ends with the epoch.
+        What a new leader was told as a follower is not what those in sync now have. That it is known ends with the
+        epoch.
         """
         partition = Partition(NAME, 1, high_watermark=10)
         partition.take(LeaderAndIsr(1, 5, (1, 2, 3), version=1), 10, (1, 2, 3), 0.0)
@@ -130,6 +131,53 @@ class HighWatermarkTests(SynchronousTestCase):
         self.assertTrue(partition.is_established)
         partition.take(LeaderAndIsr(2, 7, (1, 2), version=4), 10, (1, 2, 3), 0.0)
         self.assertFalse(partition.is_established)
+
+    def test_only_what_the_leader_synced_counts_where_it_must(self) -> None:
+        """With flush.before.ack the leader's own log counts as the others' do: as far as it is on stable storage."""
+        partition = leader(isr=(1, 2))
+        partition.synced_end_offset = 4
+        partition.grown(10)
+        self.assertTrue(fetch(partition, 2, 10))
+        self.assertEqual((partition.high_watermark, partition.others_end_offset), (4, 10))
+        partition.synced_end_offset = 10
+        self.assertTrue(partition.advance())
+        self.assertEqual(partition.high_watermark, 10)
+
+    def test_who_came_back_is_in_sync_for_sure_only_when_the_controller_says_so(self) -> None:
+        """
+        The controller takes a broker that lost something out of the ISR. A leader that cannot hear of it must not count
+        it for the minimum, or it commits what only it itself has.
+        """
+        partition = leader(isr=(1, 2), least=2)
+        fetch_as(partition, 2, 0, 7)
+        partition.grown(10)
+        self.assertFalse(fetch_as(partition, 2, 10, 9))
+        self.assertRaises(ApiError, partition.check_enough_replicas)
+        change = partition.wish(0.0, LAG)
+        assert change is not None
+        self.assertEqual(change.isr, (1, 2))
+        self.assertTrue(partition.needs_confirmation)
+        partition.refused(change)
+        self.assertEqual(partition.high_watermark, 0)
+        change = partition.wish(0.0, LAG)
+        assert change is not None
+        self.assertTrue(grant(partition, change))
+        self.assertEqual(partition.high_watermark, 10)
+        self.assertIsNone(partition.wish(0.0, LAG))
+
+    def test_one_that_came_back_meanwhile_is_asked_for_again(self) -> None:
+        """A grant says nothing of a life that began after it was asked for; nor does what is announced."""
+        partition = leader(isr=(1, 2), least=2)
+        fetch_as(partition, 2, 0, 7)
+        fetch_as(partition, 2, 0, 9)
+        change = partition.wish(0.0, LAG)
+        assert change is not None
+        fetch_as(partition, 2, 0, 11)
+        grant(partition, change)
+        self.assertTrue(partition.needs_confirmation)
+        state = partition.leader_and_isr
+        partition.take(evolve(state, version=state.version + 1), 0, partition.replicas, 0.0)
+        self.assertTrue(partition.needs_confirmation)
 
     def test_fewer_replicas_than_demanded(self) -> None:
         """A partition of one replica is not held to two."""
@@ -198,8 +246,8 @@ class ExpansionTests(SynchronousTestCase):
 
     def test_what_it_had_in_a_former_life_does_not_count(self) -> None:
         """
-        A follower that comes back may have less: it joins by what it fetches now, in a life that the controller is told.
-        Until it has fetched nothing is committed without it, if it is in sync.
+        A follower that comes back may have less: it joins by what it fetches now, in a life that the controller is
+        told. Until it has fetched nothing is committed without it, if it is in sync.
         """
         partition = leader(isr=(1, 2))
         partition.grown(10)
