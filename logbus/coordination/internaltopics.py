@@ -10,9 +10,9 @@ from attrs import define, field
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from logbus.cluster.anywhere import TopicsAnywhere
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.topicplans import NewTopic
-from logbus.cluster.anywhere import TopicsAnywhere
 from logbus.config import ConfigView, keys
 from logbus.coordination.groups import OFFSETS_TOPIC
 from logbus.errors import ApiError, ErrorCode

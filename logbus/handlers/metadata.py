@@ -10,9 +10,9 @@ from uuid import UUID
 from attrs import define, field
 from twisted.internet.defer import Deferred
 
+from logbus.cluster.anywhere import TopicsAnywhere
 from logbus.cluster.metadata import BrokerImage, ClusterMetadata, TopicImage
 from logbus.cluster.topicplans import NewTopic
-from logbus.cluster.anywhere import TopicsAnywhere
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.routing import Answer, serves
 from logbus.handlers.topics import for_all
