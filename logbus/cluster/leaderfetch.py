@@ -70,6 +70,7 @@ class LeaderFetch:
     failures: int = field(default=0, init=False)
     problem: str = field(default="", init=False)
     _session: FetchSessionClient = field(factory=FetchSessionClient, init=False)
+    _fetched_in: int = field(default=-1, init=False)
     _channel: Channel | None = field(default=None, init=False)
     _wake: Deferred[None] | None = field(default=None, init=False)
     _fresh_syncs: set[Followed] = field(factory=set, init=False)
@@ -197,10 +198,15 @@ class LeaderFetch:
         settings = self.settings()
         channel = self._channel = await self.channel_for(self.leader, "fetch")
         wait_ms = self._wait_ms(settings)
-        session = self._session
+        session, broker_epoch = self._session, self.broker_epoch()
+        if broker_epoch != self._fetched_in:
+            # The leader has to hear of every partition that we have it in this life, too; those that stand still are
+            # not named in a session that goes on.
+            session.reset()
+            self._fetched_in = broker_epoch
         topics, forgotten = session.next_fetch(settings.max_bytes)
         request = FetchRequest(
-            replica_state=ReplicaState(replica_id=self.broker_id, replica_epoch=self.broker_epoch()),
+            replica_state=ReplicaState(replica_id=self.broker_id, replica_epoch=broker_epoch),
             max_wait_ms=wait_ms,
             min_bytes=settings.min_bytes,
             max_bytes=settings.response_max_bytes,

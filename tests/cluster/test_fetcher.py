@@ -33,6 +33,7 @@ class FetcherCase(SynchronousTestCase):
     """A leader that is played, and a follower."""
 
     config = UNFLUSHED
+    broker_epoch = 17
 
     def setUp(self) -> None:
         self.clock = Clock()
@@ -41,7 +42,12 @@ class FetcherCase(SynchronousTestCase):
         self.successResultOf(self.manager.open())
         self.leader = FakeLeader(self.clock)
         self.fetcher = ReplicaFetcher(
-            FOLLOWER, lambda: 17, self.manager, self.leader.channel_for, Timers(self.clock), lambda: self.settings
+            FOLLOWER,
+            lambda: self.broker_epoch,
+            self.manager,
+            self.leader.channel_for,
+            Timers(self.clock),
+            lambda: self.settings,
         )
         self.settings = FetchSettings()
         self.fetcher.startService()
@@ -142,6 +148,23 @@ class FetchTests(FetcherCase):
         self.leader.append(led, b"a")
         self.same(replica, led)
         self.assertEqual(self.leader.requests[-1].session_id, 2)
+
+    def test_a_new_life(self) -> None:
+        """A broker that had to register again says of every partition, also of those that stand still, what it has."""
+        for n in range(3):
+            self.lead(n)
+            self.follow(self.replica(n))
+        self.clock.advance(1)
+        self.leader.requests.clear()
+        self.broker_epoch = 18
+        self.clock.advance(1)
+        named = [
+            sorted(p.partition for t in request.topics for p in t.partitions)
+            for request in self.leader.requests
+            if request.replica_state.replica_epoch == 18
+        ]
+        self.assertEqual(named[0], [0, 1, 2])
+        self.assertFalse(any(named[1:]), named)
 
     def test_the_leaders_start(self) -> None:
         """What the leader gave up at its front is given up here; a log that ends before it begins anew there."""
