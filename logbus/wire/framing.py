@@ -94,6 +94,12 @@ class FrameBuffer:
         wanted = self._wanted()
         return _rounded(wanted) - len(self._buffer) if wanted > len(self._buffer) else 0
 
+    @property
+    def missing(self) -> int:
+        """Bytes of the next frame that were not received yet, 0 if not even its length was."""
+        held = self._end - self._start
+        return max(0, self._wanted() - held) if held >= PREFIX else 0
+
     def room(self) -> memoryview:
         """
         Where to put what is received next; empty when the buffer is full. Tell :meth:`filled` how much it was.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from functools import partial
 from typing import Any
 
 from attrs import define, field
@@ -393,6 +394,16 @@ class RealChannelTests(RealCase):
         [channel] = results
         found: list[tuple[int, bool]] = []
         kept: list[Any] = []
+        wakes_for = partial(channel.transport.socket.getsockopt, socket.SOL_SOCKET, socket.SO_RCVLOWAT)
+        watched: list[int] = []
+        receive = channel.transport.doRead
+
+        def watching() -> Any:
+            result = receive()
+            watched.append(wakes_for())
+            return result
+
+        channel.transport.doRead = watching
 
         def answered(response: Any) -> None:
             records = response.responses[0].partitions[0].records
@@ -406,10 +417,65 @@ class RealChannelTests(RealCase):
             self.loop.until(lambda count=count: len(found) > count)  # type: ignore[misc]
         self.assertEqual(found, [(size, True) for size in (3 << 20, 10, 2 << 20, 3 << 20)])
         self.assertIs(kept[0].obj, kept[3].obj)
+        # Of what is large it is not woken for each segment; of what may be small it is.
+        self.assertGreater(max(watched), 1)
+        self.assertEqual(wakes_for(), 1)
         channel.transport.abortConnection()
         lost: list[Any] = []
         channel.when_lost().addBoth(lost.append)
         self.loop.until(lambda: lost)
+
+    def test_a_request_leaves_at_once(self) -> None:
+        """
+        A request is sent where it is made, unless one before it may still be on its way out: then it stays behind.
+        """
+        self.factory.wire._served[18] = (0, 4)
+        results: list[Any] = []
+        endpoint = TCP4ClientEndpoint(self.loop.reactor, "127.0.0.1", self.port.getHost().port)
+        connect(endpoint, Timers(self.loop.reactor)).addBoth(results.append)
+        self.loop.until(lambda: results)
+        [channel] = results
+        written: list[bytes] = []
+        write = channel.transport.write
+        channel.transport.write = lambda data: (written.append(data), write(data))
+        answers: list[Any] = []
+        channel.request(metadata()).addBoth(answers.append)
+        self.assertEqual(written, [])
+        channel.request(metadata()).addBoth(answers.append)
+        self.assertEqual(len(written), 1)
+        self.loop.until(lambda: len(answers) == 2)
+        self.assertFalse([answer for answer in answers if isinstance(answer, Failure)])
+        # Nobody says when what is not answered has left.
+        channel.send(produce(0, acks=0))
+        channel.request(metadata()).addErrback(lambda _: None)
+        self.assertEqual(len(written), 3)
+        channel.transport.abortConnection()
+        lost: list[Any] = []
+        channel.when_lost().addBoth(lost.append)
+        self.loop.until(lambda: lost)
+
+    def test_what_the_socket_does_not_take(self) -> None:
+        """
+        A request larger than the socket takes at once arrives whole, and one on a broken connection fails.
+        """
+        self.factory.wire._served[18] = (0, 4)
+        results: list[Any] = []
+        endpoint = TCP4ClientEndpoint(self.loop.reactor, "127.0.0.1", self.port.getHost().port)
+        connect(endpoint, Timers(self.loop.reactor)).addBoth(results.append)
+        self.loop.until(lambda: results)
+        [channel] = results
+        channel.transport.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        answers: list[Any] = []
+        large = produce(1)
+        large.topic_data[0].partition_data[0].records = bytes(3 << 20)
+        channel.request(large).addBoth(answers.append)
+        self.loop.until(lambda: answers)
+        self.assertNotIsInstance(answers[0], Failure)
+        channel.transport.socket.shutdown(socket.SHUT_RDWR)
+        channel.request(metadata()).addBoth(answers.append)
+        self.loop.until(lambda: len(answers) == 2)
+        self.assertIsInstance(answers[1], Failure)
+        self.assertIsInstance(answers[1].value, Disconnected)
 
     def test_refused(self) -> None:
         """

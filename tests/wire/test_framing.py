@@ -97,6 +97,19 @@ class ReceiveTests(SynchronousTestCase):
             turn += 1
         self.assertEqual(out, payloads)
 
+    def test_what_is_missing(self) -> None:
+        """
+        How much of a frame has not come yet is known once its length is.
+        """
+        buffer = FrameBuffer(100)
+        self.assertEqual(buffer.missing, 0)
+        receive(buffer, framed(b"abc")[:3])
+        self.assertEqual(buffer.missing, 0)
+        receive(buffer, framed(b"abc")[3:5])
+        self.assertEqual(buffer.missing, 2)
+        receive(buffer, framed(b"abc")[5:])
+        self.assertEqual(buffer.missing, 0)
+
     def test_frames_are_writable_in_place(self) -> None:
         """
         A frame is a view of the buffer, so that offsets can be patched where they are.
