@@ -141,7 +141,7 @@ def aiokafka(work: Producing) -> None:
 
 def kcat(work: Producing) -> None:
     """kcat; it shares out partitions by itself."""
-    settings = ["enable.idempotence=true", f"message.timeout.ms={PATIENCE * 1000}"]
+    settings = ["enable.idempotence=true", f"message.timeout.ms={PATIENCE * 1000}", "sticky.partitioning.linger.ms=0"]
     command = ["kcat", "-P", "-b", work.bootstrap, "-t", work.topic, *(word for s in settings for word in ("-X", s))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None

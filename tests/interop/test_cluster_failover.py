@@ -120,8 +120,8 @@ def everything(cluster: Cluster, topic: str, partition: int) -> list[int]:
 
 
 def committed(cluster: Cluster, topic: str, partition: int) -> int:
-    """Where the group that read a topic goes on."""
+    """Where the group that read a topic goes on; 0: it has committed nothing, for there was nothing."""
     group = {"bootstrap.servers": cluster.bootstrap, "group.id": f"group-{topic}"}
     with contextlib.closing(Consumer(group)) as consumer:
         [found] = consumer.committed([TopicPartition(topic, partition)], SECONDS)
-    return int(found.offset)
+    return max(0, found.offset)

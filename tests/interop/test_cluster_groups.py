@@ -1,0 +1,85 @@
+"""Groups on three brokers: whichever of them a member knows, it finds its coordinator, and who leads partitions."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from logbus.testing import Cluster
+from logbus.testing.cluster import ClusterBroker
+from tests.interop.clients import CLIENTS, SECONDS, Message
+from tests.interop.consumers import LIBRARIES
+from tests.interop.jvm import Java
+from tests.interop.members import Group
+from tests.interop.producers import wait_for
+from tests.interop.readers import JavaReader, KcatReader, Reader
+
+PARTITIONS = 3
+EACH = 20
+
+
+def filled(cluster: Cluster, java: Java, topic: str) -> set[bytes]:
+    """Messages in a topic of which each broker leads a partition; their values."""
+    java.run("create", cluster.bootstrap, topic, "0,1,2;1,2,0;2,0,1")
+    for partition in range(PARTITIONS):
+        some = [Message(f"{partition}/{number}".encode()) for number in range(EACH)]
+        CLIENTS[0].produce(cluster.bootstrap, topic, some, partition=partition, idempotent=True)
+    return {f"{partition}/{number}".encode() for partition in range(PARTITIONS) for number in range(EACH)}
+
+
+def elsewhere(cluster: Cluster, java: Java) -> ClusterBroker:
+    """A broker that does not coordinate groups: their one partition of offsets is another's."""
+    java.run("coordinator", cluster.bootstrap, "any")
+    coordinator = cluster.leader("__consumer_offsets", 0)
+    return next(broker for broker in cluster.brokers if broker is not coordinator)
+
+
+def committed(cluster: Cluster, group_id: str, topic: str) -> list[int]:
+    """Where a group goes on in each partition, as any broker's client finds out."""
+    places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+    settings = {"bootstrap.servers": cluster.brokers[-1].bootstrap, "group.id": group_id}
+    with contextlib.closing(Consumer(settings)) as consumer:
+        return [found.offset for found in consumer.committed(places, SECONDS)]
+
+
+@pytest.mark.parametrize("kind", LIBRARIES)
+def test_python_members(cluster: Cluster, java: Java, topic: str, kind: str) -> None:
+    """Two members share the work and commit; one that comes later goes on there, and seeks back."""
+    values = filled(cluster, java, topic)
+    group_id = f"group-{topic}"
+    with Group(elsewhere(cluster, java).bootstrap, group_id, [topic]) as group:
+        members = [group.join(kind) for _ in range(2)]
+        group.until_balanced([(topic, partition) for partition in range(PARTITIONS)])
+        group.until_processed(values)
+        group.until_committed({(topic, partition): EACH for partition in range(PARTITIONS)})
+        group.close(*members)
+        assert committed(cluster, group_id, topic) == [EACH] * PARTITIONS
+        again = group.join(kind)
+        group.until_balanced([(topic, partition) for partition in range(PARTITIONS)])
+        group.call(again, "seek", (topic, 1), EACH - 3)
+        group.until(lambda: len(again.records) == 3, "the last three")
+        assert {record.value for record in again.records} == {f"1/{EACH - 3 + n}".encode() for n in range(3)}
+        group.assert_never_shared()
+
+
+@pytest.mark.parametrize("kind", ["kcat", "java-classic", "java-consumer"])
+def test_other_members(cluster: Cluster, java: Java, topic: str, kind: str) -> None:
+    """kcat, and Kafka's own client by either protocol: the next member begins where the last one has committed."""
+    values = filled(cluster, java, topic)
+    asked, group_id = elsewhere(cluster, java).bootstrap, f"group-{topic}"
+
+    def join() -> Reader:
+        if kind == "kcat":
+            return KcatReader(asked, group_id, topic)
+        return JavaReader(java, asked, group_id, topic, kind.removeprefix("java-"))
+
+    with contextlib.closing(join()) as reader:
+        wait_for(lambda: len(reader.values()) >= len(values), lambda: f"read {len(reader.values())}", SECONDS)
+        assert sorted(reader.values()) == sorted(values)
+    assert committed(cluster, group_id, topic) == [EACH] * PARTITIONS
+    CLIENTS[0].produce(cluster.bootstrap, topic, [Message(b"more")], partition=2)
+    with contextlib.closing(join()) as reader:
+        wait_for(lambda: bool(reader.values()), lambda: "nothing came", SECONDS)
+        assert reader.values() == [b"more"]
