@@ -68,7 +68,8 @@ class LeaderAndIsr:
         smaller than ``min.insync.replicas`` from when they left it (KIP-966's eligible leader replicas). While there
         are any, a leader's high watermark stands still, whatever the leader takes for the minimum.
     :ivar unclean_epoch: the leader epoch that an unclean election began last, −1 if none ever did: what was committed
-        before it may be gone, and followers that have it may have to cut it off.
+        before it may be gone, and followers that have it may have to cut it off. The election of a leader that came
+        back without what it had not synced counts here, too, where that was never acknowledged.
     """
 
     leader: int

@@ -33,6 +33,7 @@ from logbus.cluster.metadata import ClusterMetadata
 from logbus.ilogbus import Listener
 from logbus.metastore.memory import MemoryEnsemble
 from logbus.testing.simulation.disk import MemoryDisk
+from logbus.testing.simulation.inodes import Choice
 from tests.handlers.kit import MemoryBroker
 
 PORT = 9092
@@ -208,11 +209,12 @@ class Several:
         broker.stop()
         del self.network.servers[broker_id]
 
-    def kill(self, broker_id: int, *, expire: bool = True) -> None:
+    def kill(self, broker_id: int, *, expire: bool = True, power: Choice | None = None) -> None:
         """
         End a broker as SIGKILL does; what it wrote is in its disks.
 
         :param expire: its session has expired, too.
+        :param power: its machine lost power: what becomes of what was not synced.
         """
         broker = self.network.servers.pop(broker_id)
         self._reactors[broker_id].dead = True
@@ -221,7 +223,9 @@ class Several:
                 end.open = False
                 self.network.ends.remove(end)
                 end.other.lost()
-        self.disks[broker_id] = [disk.after_kill() for disk in broker.disks]
+        self.disks[broker_id] = [
+            disk.after_kill() if power is None else disk.after_power_cut(power) for disk in broker.disks
+        ]
         store = broker.broker.store
         if expire:
             store.suspend()

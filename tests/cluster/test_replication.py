@@ -9,6 +9,7 @@ from logbus.model import TopicPartition
 from logbus.records.batch import iter_batches
 from logbus.storage.log import Log
 from logbus.testing.simulation.disk import broken
+from logbus.testing.simulation.inodes import Choice
 from logbus.wire.messages.records import PartitionProduceResponse
 from logbus.wire.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest
 from tests.cluster.several import ClusterCase
@@ -162,8 +163,8 @@ class ThreeBrokersTests(ReplicationCase):
 
     def test_duplicates_before_the_epoch_is_known(self) -> None:
         """
-        What the next leader was told to be committed does not do for a batch that is sent again: it waits until those in
-        sync have shown in this epoch that they have it, or are in sync no more.
+        What the next leader was told to be committed does not do for a batch that is sent again: it waits until those
+        in sync have shown in this epoch that they have it, or are in sync no more.
         """
         self.create()
         self.produce(b"v", producer_id=9, producer_epoch=0, base_sequence=0)
@@ -185,6 +186,31 @@ class ThreeBrokersTests(ReplicationCase):
         self.cluster.settle(1)
         answer = client.answers()[0].responses[0].partition_responses[0]
         self.assertEqual((answer.error_code, answer.base_offset), (0, 0))
+
+    def test_the_last_one_in_sync_loses_records(self) -> None:
+        """
+        A leader that is alone in sync and loses power is back without what was committed: nobody else could lead. The
+        others cut what they have beyond it, or would be out of sync for ever; it is counted.
+        """
+        self.create(flush_before_ack="false")
+        self.assertEqual(self.produce(b"a", b"b").error_code, 0)
+        self.cluster.settle(1)
+        old = self.leader()
+        followers = [broker_id for broker_id in range(3) if broker_id != old]
+        for follower in followers:
+            self.cluster.stop(follower)
+        self.cluster.kill(old, power=Choice("lose"))
+        self.cluster.boot(old)
+        self.cluster.settle(1)
+        self.assertEqual((self.leader(), self.log(old).log_end_offset), (old, 0))
+        self.assertEqual(self.cluster[old].broker.controller.tally.unclean_elections, 1)
+        for follower in followers:
+            self.cluster.boot(follower)
+            self.assertEqual(self.log(follower).log_end_offset, 2)
+        self.cluster.settle(5)
+        self.assertEqual(sorted(self.isr()), [0, 1, 2])
+        self.assertEqual(self.produce(b"c").base_offset, 0)
+        self.all_equal()
 
     def test_deleted_while_a_broker_was_away(self) -> None:
         """Its log goes when the broker is back; one of another topic of that name is begun anew."""

@@ -10,7 +10,13 @@ The rules (KIP-101, KIP-497, KIP-966):
   an eligible one leads, cleanly.
 * Otherwise the partition has no leader, and its in-sync replicas are kept, so that one of those who have the data may
   return; only where the topic allows it another replica takes over, and with it committed records may be lost.
-* A broker that came back without its last records is neither in sync nor eligible, unless nobody else ever could be.
+* A broker that came back without its last records is neither in sync nor eligible, unless nobody else ever could be:
+  then it leads, and that is an unclean election.
+* Where records are synced before they are acknowledged, a broker that lost what it had not synced has all that was
+  acknowledged.  It may lack what could be read, though: a leader lets followers and readers have what it has not synced
+  yet.  So others come first, and of several like it those that did not lead last: a follower counts by what it has
+  synced.  Where such a one leads all the same, the epoch is marked as after an unclean election, so that others who
+  have more may follow it.
 """
 
 from __future__ import annotations
@@ -39,7 +45,7 @@ class Election:
     An outcome.
 
     :ivar result: what is to be written; its version is the one that the node will have then.
-    :ivar unclean: the leader was not in sync.
+    :ivar unclean: committed records may be lost: the leader was not in sync, or came back without them.
     """
 
     result: LeaderAndIsr
@@ -77,25 +83,31 @@ def first_leader(replicas: Sequence[int], standing: Callable[[int], Standing], c
     return Election(LeaderAndIsr(leader, 0, alive or tuple(replicas), controller_epoch, 0))
 
 
-def next_leader(now: Situation, *, renew: bool = False, lost: Collection[int] = ()) -> Election | None:
+def next_leader(
+    now: Situation, *, renew: bool = False, lost: Collection[int] = (), doubted: Collection[int] = ()
+) -> Election | None:
     """
     After something happened to the brokers.
 
     :param renew: the leader has begun a new life: it is elected anew, if it may stay.
-    :param lost: brokers that came back without some of what they had.
+    :param lost: brokers that came back without some of what was acknowledged, perhaps; ``doubted``: only without some
+        of what could be read.
     :return: None: all stays as it is.
     """
     current = now.current
-    isr, eligible = _trusted(current, lost)
+    if any(one not in doubted for one in now.up([one for one in current.isr if one not in lost])):
+        # Others have it all, and are there: the doubted fetch again what they lack, and join again.
+        lost = {*lost, *doubted}
+    isr, eligible, unclean = _trusted(current, lost)
     serves = current.leader in isr and now.standing(current.leader) is not Standing.GONE
-    unclean = False
     if up := now.up(isr):
-        leader = current.leader if current.leader in up else up[0]
+        leader = _best(current.leader, up, doubted)
         members = tuple(up)
     elif serves:
         leader, members = current.leader, (current.leader,)
     elif heirs := now.up(eligible):
-        leader, members = heirs[0], (heirs[0],)
+        leader = _best(NO_LEADER, heirs, doubted)
+        members = (leader,)
     elif now.rules.unclean_allowed and (others := now.up(now.replicas)):
         leader, members, unclean = others[0], (others[0],), True
     else:
@@ -105,7 +117,12 @@ def next_leader(now: Situation, *, renew: bool = False, lost: Collection[int] = 
     elif leader != NO_LEADER:
         left = (one for one in isr if one not in members)
         eligible = still_eligible(eligible, left, members, tuple(now.replicas), now.rules)
-    return _outcome(now, leader, members, eligible, renew=renew, unclean=unclean)
+    return _outcome(now, leader, members, eligible, renew=renew, unclean=unclean, short=leader in doubted)
+
+
+def _best(leader: int, able: Sequence[int], doubted: Collection[int]) -> int:
+    """Who of those who can should lead: who does, then the first; of the doubted rather who did not."""
+    return min(able, key=lambda one: (one in doubted, (one == leader) is (one in doubted)))
 
 
 def preferred_leader(now: Situation) -> Election:
@@ -181,13 +198,14 @@ def due_elections(
         if topic.name != topic_name:
             topic_name, rules = topic.name, rules_for(topic.overrides)
             lost = [one for one in losers if come[one].logs_lost or not rules.flushes]
+            doubted = [one for one in losers if one not in lost]
         record = topic.partitions[name.partition]
         if record.state is None:
             standing = _standing(state, name)
             outcomes[name] = first_leader(record.replicas, standing, controller_epoch)
             continue
         now = situation(state, name, record, rules, controller_epoch)
-        outcome = next_leader(now, renew=record.state.leader in come, lost=lost)
+        outcome = next_leader(now, renew=record.state.leader in come, lost=lost, doubted=doubted)
         if outcome is not None:
             outcomes[name] = outcome
     return outcomes
@@ -205,18 +223,21 @@ def _standing(state: ControllerState, name: TopicPartition) -> Callable[[int], S
     return lambda broker_id: state.standing(broker_id, name)
 
 
-def _trusted(current: LeaderAndIsr, lost: Collection[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Who is in sync, and who eligible, without those that came back with less."""
+def _trusted(current: LeaderAndIsr, lost: Collection[int]) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
+    """
+    Who is in sync, and who eligible, without those that came back with less; and whether nobody has it all, so that
+    one of them must do.
+    """
     holders = (*current.isr, *current.eligible)
     if not any(one in lost for one in holders):
-        return current.isr, current.eligible
+        return current.isr, current.eligible, False
     isr, eligible = (tuple(one for one in group if one not in lost) for group in (current.isr, current.eligible))
     if isr:
-        return isr, eligible
+        return isr, eligible, False
     if eligible:
-        return eligible, ()
-    # Nobody has it all: who led last has the most.
-    return (current.leader if current.leader in holders else holders[0],), ()
+        return eligible, (), False
+    # Who led last has the most.
+    return (current.leader if current.leader in holders else holders[0],), (), True
 
 
 def _outcome(
@@ -227,12 +248,14 @@ def _outcome(
     *,
     renew: bool = False,
     unclean: bool = False,
+    short: bool = False,
 ) -> Election | None:
+    """:param short: the leader may lack what others have, though nothing that was acknowledged."""
     current = now.current
     if set(isr) == set(current.isr):
         isr = current.isr
     if leader != current.leader or unclean or (renew and leader != NO_LEADER):
-        return _elected(now, leader, isr, eligible, unclean=unclean)
+        return _elected(now, leader, isr, eligible, unclean=unclean, short=short)
     if (isr, set(eligible)) == (current.isr, set(current.eligible)):
         return None
     changed = evolve(
@@ -242,7 +265,13 @@ def _outcome(
 
 
 def _elected(
-    now: Situation, leader: int, isr: tuple[int, ...], eligible: tuple[int, ...], *, unclean: bool = False
+    now: Situation,
+    leader: int,
+    isr: tuple[int, ...],
+    eligible: tuple[int, ...],
+    *,
+    unclean: bool = False,
+    short: bool = False,
 ) -> Election:
     current = now.current
     epoch = current.leader_epoch + 1
@@ -254,7 +283,7 @@ def _elected(
             now.controller_epoch,
             current.version + 1,
             eligible,
-            epoch if unclean else current.unclean_epoch,
+            epoch if unclean or short else current.unclean_epoch,
         ),
         unclean,
     )

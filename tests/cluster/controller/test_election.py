@@ -73,15 +73,16 @@ class ElectionTests(SynchronousTestCase):
         self.assertEqual(outcome.isr, tuple(expected) or replicas)
         self.assertEqual((outcome.leader_epoch, outcome.controller_epoch, outcome.version), (0, 3, 0))
 
-    @given(situations(), st.booleans(), living)
-    def test_every_decision(self, now: Situation, renew: bool, lost: frozenset[int]) -> None:
+    @given(situations(), st.booleans(), living, living)
+    def test_every_decision(self, now: Situation, renew: bool, lost: frozenset[int], shaky: frozenset[int]) -> None:
         """
         Only living replicas lead. A clean leader has every committed record: it was in sync or eligible. Nobody comes
         to be in sync but by leading, or from the eligible ones where no other is left. The epoch grows by one if, and
         only if, somebody is elected; the version by one always. There is an unclean election only where it is allowed
-        and nobody else can lead.
+        and nobody else can lead, or where nobody has it all.
         """
-        outcome = next_leader(now, renew=renew, lost=lost)
+        doubted = shaky - lost
+        outcome = next_leader(now, renew=renew, lost=lost, doubted=doubted)
         current = now.current
         holders = {*current.isr, *current.eligible}
         if outcome is None:
@@ -105,12 +106,18 @@ class ElectionTests(SynchronousTestCase):
         if now.standing(result.leader) is LEAVING:
             self.assertEqual(result.leader, current.leader)
         self.assertIn(result.leader, result.isr)
-        self.assertEqual(outcome.unclean, result.leader not in holders or result.unclean_epoch == result.leader_epoch)
+        is_new = result.leader_epoch > current.leader_epoch
+        marked = is_new and (outcome.unclean or result.leader in doubted)
+        self.assertEqual(result.unclean_epoch, result.leader_epoch if marked else current.unclean_epoch)
         if outcome.unclean:
-            self.assertTrue(now.rules.unclean_allowed)
+            self.assertTrue(now.rules.unclean_allowed or holders <= lost | doubted)
             self.assertEqual((result.isr, result.eligible), ((result.leader,), ()))
-            self.assertEqual(result.unclean_epoch, result.leader_epoch)
         else:
+            self.assertIn(result.leader, holders)
+            sure = set(now.up(current.isr)) - lost - doubted
+            if sure:
+                self.assertIn(result.leader, sure)
+                self.assertFalse({*result.isr, *result.eligible} & doubted)
             self.assertLessEqual({*result.isr, *result.eligible}, holders)
             if holders - lost:
                 self.assertNotIn(result.leader, lost)
@@ -201,10 +208,33 @@ class ElectionTests(SynchronousTestCase):
         self.assertEqual(away.result, LeaderAndIsr(NO_LEADER, 5, (2,), 0, 1))
         both = next_leader(two, renew=True, lost={1, 2})
         assert both is not None
-        self.assertEqual(both.result, LeaderAndIsr(1, 5, (1,), 0, 1))
+        self.assertEqual((both.result, both.unclean), (LeaderAndIsr(1, 5, (1,), 0, 1, (), 5), True))
         alone = next_leader(evolve(two, current=LeaderAndIsr(1, 4, (1,))), renew=True, lost={1})
         assert alone is not None
-        self.assertEqual(alone.result, LeaderAndIsr(1, 5, (1,), 0, 1))
+        self.assertEqual((alone.result, alone.unclean), (LeaderAndIsr(1, 5, (1,), 0, 1, (), 5), True))
+
+    def test_back_without_what_was_not_acknowledged(self) -> None:
+        """
+        Who is back with less, but with all that was acknowledged, leaves the lead to those who have it all, and of
+        several like it to one that did not lead. If it leads, others may cut what they have beyond it.
+        """
+        two = Situation((1, 2), LeaderAndIsr(1, 4, (1, 2)), among({1, 2}))
+        for what, now, renew, doubted, expected in (
+            ("another has it all", two, True, {1}, LeaderAndIsr(2, 5, (2,), 0, 1)),
+            ("a follower is", two, False, {2}, LeaderAndIsr(1, 4, (1,), 0, 1)),
+            ("both are", two, True, {1, 2}, LeaderAndIsr(2, 5, (1, 2), 0, 1, (), 5)),
+            ("the other is away", evolve(two, standing=among({1})), True, {1}, LeaderAndIsr(1, 5, (1,), 0, 1, (), 5)),
+            (
+                "an eligible one is",
+                evolve(two, current=LeaderAndIsr(-1, 4, (2,), 0, 0, (1,), 3), standing=among({1})),
+                False,
+                {1},
+                LeaderAndIsr(1, 5, (1,), 0, 1, (), 5),
+            ),
+        ):
+            outcome = next_leader(now, renew=renew, doubted=doubted)
+            assert outcome is not None, what
+            self.assertEqual((outcome.result, outcome.unclean), (expected, False), what)
 
     def test_preferred(self) -> None:
         """The first replica takes over if it lives and is in sync; the ISR stays."""
@@ -296,14 +326,14 @@ class StateTests(SynchronousTestCase):
 
     def test_losses_by_topic(self) -> None:
         """
-        Who lost what was not synced is trusted with topics that are synced before they are acknowledged; who lost a
-        directory is not.
+        Who lost what was not synced is trusted with topics that are synced before they are acknowledged, if nobody
+        else is there; who lost a directory is not.
         """
-        self.state.topics["t"].partitions = [PartitionRecord((1, 2), LeaderAndIsr(1, 0, (1, 2)))]
+        self.state.topics["t"].partitions = [PartitionRecord((1, 3), LeaderAndIsr(1, 0, (1, 3)))]
         for image, flushes, leader in (
             (BrokerImage(1, {}, None, 11, unsynced_lost=True), True, 1),
-            (BrokerImage(1, {}, None, 11, unsynced_lost=True), False, 2),
-            (BrokerImage(1, {}, None, 11, logs_lost=True), True, 2),
+            (BrokerImage(1, {}, None, 11, unsynced_lost=True), False, NO_LEADER),
+            (BrokerImage(1, {}, None, 11, logs_lost=True), True, NO_LEADER),
         ):
             self.state.brokers[1] = image
 
@@ -311,7 +341,8 @@ class StateTests(SynchronousTestCase):
                 return TopicRules(flushes=flushes)
 
             outcomes = due_elections(self.state, self.state.partitions(), 7, rules_for, {1: image}, {1})
-            self.assertEqual(outcomes[TopicPartition("t", 0)].result.leader, leader)
+            result = outcomes[TopicPartition("t", 0)].result
+            self.assertEqual((result.leader, result.unclean_epoch), (leader, 1 if leader == 1 else -1))
 
     def test_lives(self) -> None:
         """Who came is told by the registration's epoch; a loss is one of the process, and is heard of once."""
