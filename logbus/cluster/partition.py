@@ -46,6 +46,7 @@ class Partition(Role):
     _doubtful: frozenset[int] = field(default=frozenset(), init=False)
     _unconfirmed: frozenset[int] = field(default=frozenset(), init=False)
     _confirming: frozenset[int] = field(default=frozenset(), init=False)
+    _asked: IsrChange | None = field(default=None, init=False)
     _counted: tuple[Follower, ...] = field(default=(), init=False)
     _alone: bool = field(default=False, init=False)
 
@@ -99,6 +100,7 @@ class Partition(Role):
         self.epoch_start_offset = log_end_offset
         self.is_established = False
         self._unconfirmed = self._confirming = frozenset()
+        self._asked = None
         isr = self.leader_and_isr.isr
         self.followers = {n: Follower(n, now if n in isr else NEVER) for n in self._others()}
 
@@ -271,18 +273,21 @@ class Partition(Role):
             return None
         self._confirming = self._unconfirmed
         epochs = tuple(f.broker_epoch if (f := self.followers.get(n)) is not None else NO_EPOCH for n in isr)
-        self.pending = IsrChange(self.topic_partition, held.leader_epoch, held.version, isr, epochs)
+        self.pending = self._asked = IsrChange(self.topic_partition, held.leader_epoch, held.version, isr, epochs)
         self._recount()
         return self.pending
 
     def granted(self, change: IsrChange, given: LeaderAndIsr, now: float) -> bool:
         """The answer: the state that is in the store now. Whether the high watermark moved."""
-        if not self._answered(change) or given.leader_epoch != self.leader_epoch:
+        if not self.is_leader or self._asked is not change or given.leader_epoch != self.leader_epoch:
             return False
         before = self.high_watermark
-        self.pending = None
-        self._doubtful = frozenset()
+        # The announcement of the same state may have been quicker, and ended the wish; but it confirms nobody.
+        self._asked = None
         self._unconfirmed -= self._confirming
+        if self.pending is change:
+            self.pending = None
+            self._doubtful = frozenset()
         if not self.take(given, self.log_end_offset, self.replicas, now):
             self._left()
         return self.high_watermark != before

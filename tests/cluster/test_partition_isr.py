@@ -165,6 +165,21 @@ class HighWatermarkTests(SynchronousTestCase):
         self.assertEqual(partition.high_watermark, 10)
         self.assertIsNone(partition.wish(0.0, LAG))
 
+    def test_the_announcement_is_quicker_than_the_answer(self) -> None:
+        """As on the controller's own broker: the answer confirms who came back all the same."""
+        partition = leader(isr=(1, 2), least=2)
+        fetch_as(partition, 2, 0, 7)
+        partition.grown(10)
+        fetch_as(partition, 2, 10, 9)
+        change = partition.wish(0.0, LAG)
+        assert change is not None
+        stored = evolve(partition.leader_and_isr, version=change.version + 1)
+        partition.take(stored, 10, partition.replicas, 0.0)
+        self.assertTrue(partition.needs_confirmation)
+        self.assertTrue(partition.granted(change, stored, 0.0))
+        self.assertEqual(partition.high_watermark, 10)
+        self.assertIsNone(partition.wish(0.0, LAG))
+
     def test_one_that_came_back_meanwhile_is_asked_for_again(self) -> None:
         """A grant says nothing of a life that began after it was asked for; nor does what is announced."""
         partition = leader(isr=(1, 2), least=2)
