@@ -48,6 +48,7 @@ class LogDirectory:
     meta: Meta | None = field(default=None, init=False)
     is_new: bool = field(default=False, init=False)
     unsynced_lost: bool = field(default=False, init=False)
+    _loss_known: bool = field(default=False, init=False)
     _starts: dict[TopicPartition, int] = field(factory=dict, init=False)
     _log = Logger()
 
@@ -126,8 +127,14 @@ class LogDirectory:
         Put down in which run of the machine this is written. Only once it is known elsewhere what was lost in the one
         before: it cannot be found out any more after that.
         """
+
+        def remembered(_: object) -> None:
+            self._loss_known = True
+
         boot_id = (self.disk.boot_id or "").encode()
-        return self.disk.submit(Lane.BACKGROUND, self.disk.replace, checkpoints.BOOT_ID, boot_id)
+        return self.disk.submit(Lane.BACKGROUND, self.disk.replace, checkpoints.BOOT_ID, boot_id).addCallback(
+            remembered
+        )
 
     async def _take_marker(self) -> dict[str, Any] | None:
         """The marker's entries, None without one; the marker itself is gone for good when this returns."""
@@ -288,6 +295,9 @@ class LogDirectory:
         await self.checkpoint_recovery_points()
         await self.checkpoint_start_offsets()
         await self.checkpoint_high_watermarks()
+        if self.unsynced_lost and not self._loss_known:
+            # With the marker the next start would say that nothing is missing; without it that start finds out again.
+            return
         marker = checkpoints.encode_marker(entries)
         await self.disk.submit(Lane.BACKGROUND, self.disk.replace, checkpoints.CLEAN_SHUTDOWN, marker)
 

@@ -74,6 +74,16 @@ class LossTests(SynchronousTestCase):
         self.assertEqual(self.life(fresh, serves=False), (False, True))
         self.assertEqual(self.life(fresh.after_kill()), (False, True))
 
+    def test_a_clean_stop_before_anybody_knew(self) -> None:
+        """A broker that is stopped in order before the controller has heard of the loss finds it again."""
+        disk = MemoryDisk()
+        self.life(disk)
+        disk = disk.after_power_cut(Choice("lose"))
+        self.assertEqual(self.life(disk, serves=False, stops=True), (True, False))
+        disk = disk.after_kill()
+        self.assertEqual(self.life(disk, stops=True), (True, False))
+        self.assertEqual(self.life(disk.after_kill(), stops=True), (False, False))
+
     def test_the_kernel_says_which_run_it_is(self) -> None:
         """The same at every time of asking."""
         self.assertEqual(read_boot_id(), read_boot_id())
