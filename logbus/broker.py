@@ -457,6 +457,7 @@ class Broker(OrderedService):
     def _reconfigure_topics(self) -> None:
         for topic in self.metadata.topics.values():
             self.replicas.configure(topic.name, topic.configs)
+        self.controller.settings_changed()
 
     def _broker_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
         problems: list[str] = []

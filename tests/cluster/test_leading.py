@@ -6,6 +6,11 @@ from typing import Any
 
 from logbus.errors import ErrorCode
 from logbus.model import LeaderAndIsr
+from logbus.wire.messages.configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from logbus.wire.messages.records import (
     FetchRequest,
     ListOffsetsPartition,
@@ -148,6 +153,43 @@ class ProduceTests(LeaderCase):
         self.cluster.settle(3)
         self.assertEqual(sorted(self.isr()), [0, 1])
         self.assertEqual(self.produce().base_offset, 2)
+
+    def test_a_lower_minimum_for_all_topics(self) -> None:
+        """
+        Who was eligible to lead while too few were in sync is so no more when the brokers' default is lowered, and the
+        leader goes on at once.
+        """
+        self.create(partitions=2)
+        self.set_default("min.insync.replicas", "2")
+        self.cluster.kill(2)
+        self.cluster.kill(1)
+        self.cluster.settle(0.5)
+        self.assertNotEqual(self.replica(0).partition.leader_and_isr.eligible, ())
+        self.assertEqual(self.produce().error_code, ErrorCode.NOT_ENOUGH_REPLICAS)
+        self.set_default("min.insync.replicas", "1")
+        self.assertEqual(self.produce().error_code, 0)
+        self.assertEqual(self.replica(0).partition.leader_and_isr.eligible, ())
+
+    def test_unclean_elections_for_all_topics(self) -> None:
+        """Where they are allowed from now on, somebody leads at once what nobody led."""
+        self.create(partitions=2)
+        self.cluster.kill(0)
+        self.cluster.kill(2)
+        self.cluster.settle(0.5)
+        self.cluster.boot(0)
+        self.cluster.kill(1)
+        self.cluster.settle(0.5)
+        self.assertEqual(self.leaders("t"), [-1, -1])
+        self.set_default("unclean.leader.election.enable", "true")
+        self.cluster.settle(0.5)
+        self.assertEqual(self.leaders("t"), [0, 0])
+
+    def set_default(self, name: str, value: str) -> None:
+        """Change a setting of all brokers."""
+        change = IncrementalAlterableConfig(name=name, config_operation=0, value=value)
+        resource = IncrementalAlterConfigsResource(resource_type=4, resource_name="", configs=[change])
+        answer = self.ask(0, IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        self.assertEqual(answer.responses[0].error_code, 0, answer)
 
     def test_too_few_after_the_append(self) -> None:
         """Who waits when the last but one goes hears of it at once."""

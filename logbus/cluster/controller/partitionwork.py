@@ -10,7 +10,7 @@ from enum import Enum
 from twisted.logger import Logger
 
 from logbus.cluster.controller.announcements import Batch
-from logbus.cluster.controller.election import Election, preferred_leader, unclean_leader
+from logbus.cluster.controller.election import NO_LEADER, Election, preferred_leader, unclean_leader
 from logbus.cluster.controller.reassignment import Move, move_to, moved_back
 from logbus.cluster.controller.sending import Delivery
 from logbus.cluster.controller.tenure import Tenure
@@ -114,11 +114,14 @@ async def take_orders(tenure: Tenure, watch: Watcher) -> None:
 
 
 async def tidy(tenure: Tenure) -> None:
-    """A minimum of in-sync replicas that was lowered for all topics at once leaves nobody eligible."""
+    """
+    Decide again what hangs on settings that changed for all topics at once: with a lower minimum of in-sync replicas
+    nobody is eligible any more, and leaders go on; where unclean elections are allowed now, somebody leads.
+    """
     doubtful = []
     for name in tenure.state.partitions():
         state = tenure.state.partition(name).state
-        if state is not None and state.eligible:
+        if state is not None and (state.eligible or state.leader == NO_LEADER):
             doubtful.append(name)
     if doubtful:
         await tenure.settle(doubtful)

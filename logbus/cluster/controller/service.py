@@ -21,7 +21,7 @@ from twisted.python.failure import Failure
 
 from logbus.cluster.controller.candidacy import Candidate, Elected
 from logbus.cluster.controller.fence import Deposed, Fence
-from logbus.cluster.controller.partitionwork import take_orders
+from logbus.cluster.controller.partitionwork import take_orders, tidy
 from logbus.cluster.controller.rules import RulesFor
 from logbus.cluster.controller.sending import Announcer, Delivery
 from logbus.cluster.controller.tally import Tally
@@ -168,6 +168,10 @@ class Controller:
             await tenure.note_failed(broker, names)
 
         self._put(lambda: self._as_controller(note))
+
+    def settings_changed(self) -> None:
+        """The defaults of topics are others now."""
+        self._put(lambda: self._as_controller(tidy))
 
     # Events.
 
