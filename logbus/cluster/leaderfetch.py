@@ -288,6 +288,10 @@ class LeaderFetch:
         ask = self._session.asked.get(followed.key)
         if ask is None or self._session.wanted.get(followed.key) != ask:
             return  # It is followed otherwise than when it was asked for.
+        if followed.ask()[:3] != ask[:3]:
+            # The log was written or cut since: what was true of it then would be applied to another log.
+            self._ready(followed)
+            return
         code, diverging = data.error_code, data.diverging_epoch
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._follow_up(followed, after_out_of_range(followed.own(), data.log_start_offset))

@@ -337,6 +337,21 @@ class TruncationTests(FetcherCase):
         self.assertEqual((replica.log.log_end_offset, self.fetcher.counters.truncations), (4, 0))
         self.assertGreater(self.fetcher.counters.refused_truncations, 0)
 
+    def test_an_answer_is_for_the_log_that_asked(self) -> None:
+        """
+        What a leader says of a log that was written or cut since does not count, be it records or where the two part;
+        the partition is asked for again as it is now.
+        """
+        led, replica = self.lead(), self.replica()
+        self.follow(replica)
+        self.clock.advance(0.1)
+        replica.log.append_as_leader(batch(b"mine"), 0)
+        self.leader.append(led, b"a")
+        self.assertEqual(data_of(replica.log.read(0, 1 << 20).data), batch(b"mine", leader_epoch=0))
+        self.clock.advance(0.1)
+        self.assertEqual(self.position(), 1)
+        self.assertEqual((self.fetcher.counters.truncations, self.fetcher.counters.failed_partitions), (0, 0))
+
     def test_after_an_unclean_election(self) -> None:
         """What the partition gave up goes here, too, and is counted."""
         led, replica = self.diverged(committed=3)
