@@ -42,7 +42,7 @@ class Replication:
         """All of a log is on the disk."""
         replica = state.replicas[r]
         after = with_replica(state, r, replica._replace(synced=len(replica.log)))
-        return self._commit(after, r) if replica.leading is not None else after
+        return self._advance(after, r) if replica.leading is not None else after
 
     def ask(self, state: State, r: int, isr: int) -> State:
         """The leader asks the controller for another ISR; who shall join counts from now on."""
@@ -102,7 +102,8 @@ class Replication:
             return state
         counted = leading.isr | leading.pending
         ends = [end for f, (end, _) in enumerate(leading.ends) if f != r and counted >> f & 1]
-        high_watermark = min([len(leader.log), *ends])
+        own = leader.synced if self.scope.flush and self.rules.leader_synced else len(leader.log)
+        high_watermark = min([own, *ends])
         if high_watermark <= leader.high_watermark:
             return state
         if high_watermark < leading.start and self.rules.epoch_start_covered:
@@ -110,30 +111,14 @@ class Replication:
         return self._commit(with_replica(state, r, leader._replace(high_watermark=high_watermark)), r)
 
     def _commit(self, state: State, r: int) -> State:
-        """
-        What is below the high watermark is committed: it can be read.
-
-        With ``flush.before.ack`` what counts is what was acknowledged: all of it was synced here, too.
-        """
+        """What is below the high watermark is committed: it can be read, and acknowledged."""
         leader = state.replicas[r]
         end = leader.high_watermark
-        if self.scope.flush:
-            if leader.leading is None or not self._acknowledges(leader.leading, r):
-                return state
-            if self.rules.synced_acknowledged:
-                end = min(end, leader.synced)
         committed = leader.log[:end]
         shared = min(end, len(state.committed))
         if committed[:shared] != state.committed[:shared]:
             raise Violation(f"replica {r} commits {committed}, but {state.committed} was committed")
         return self._safe(state._replace(committed=max(committed, state.committed, key=len)))
-
-    def _acknowledges(self, leading: Leading, r: int) -> bool:
-        """Enough replicas are in sync, and showed it in this epoch: the high watermark of a former one says nothing."""
-        counted = (leading.isr | leading.pending) & ~(1 << r)
-        known = all(end >= leading.start for f, (end, _) in enumerate(leading.ends) if counted >> f & 1)
-        known = known or not self.rules.acknowledged_in_epoch
-        return known and count(leading.isr) >= self.scope.minimum
 
     def _safe(self, state: State) -> State:
         """Whoever may be elected has all that is committed (but for one that lost it, and is not back yet)."""
@@ -191,7 +176,7 @@ class Replication:
             return state
         log = follower.log[: answer.offset] + answer.records
         high_watermark = max(follower.high_watermark, min(answer.high_watermark, len(log)))
-        if log[:high_watermark] != state.committed[:high_watermark] and not self.scope.flush:
+        if log[:high_watermark] != state.committed[:high_watermark]:
             raise Violation(
                 f"replica {answer.replica} lets {log[:high_watermark]} be read: {state.committed} is committed"
             )
@@ -208,8 +193,7 @@ class Replication:
 
     def _cut(self, state: State, r: int, end: int) -> State:
         replica = state.replicas[r]
-        # With flush before ack the high watermark covers what the leader has not synced, nor acknowledged.
-        if end < replica.high_watermark and self.rules.cut_by_divergence and not self.scope.flush:
+        if end < replica.high_watermark and self.rules.cut_by_divergence:
             raise Violation(f"replica {r} cuts {replica.log} at {end}, below its high watermark")
         replica = replica._replace(
             log=replica.log[:end],

@@ -37,9 +37,7 @@ class Rules:
     :ivar old_announcements_refused: a role of an older epoch is not taken.
     :ivar controller_fenced: a controller that was deposed writes nothing.
     :ivar synced_fetched: with flush before ack, a follower fetches on only from what it has synced;
-        ``synced_acknowledged``: and the leader answers when it has synced.
-    :ivar acknowledged_in_epoch: a leader acknowledges, a retry too, when those in sync have shown in its epoch
-        what they have.
+        ``leader_synced``: and the high watermark counts of the leader what it has synced.
     :ivar slow_leave: a follower that does not fetch leaves the ISR.
     """
 
@@ -65,8 +63,7 @@ class Rules:
     old_announcements_refused: bool = True
     controller_fenced: bool = True
     synced_fetched: bool = True
-    synced_acknowledged: bool = True
-    acknowledged_in_epoch: bool = True
+    leader_synced: bool = True
     slow_leave: bool = True
 
 

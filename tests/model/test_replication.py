@@ -63,8 +63,7 @@ ABLATIONS: dict[str, tuple[Scope, str]] = {
     "eligible_cleared": (SCOPES["changes of the ISR"], "is committed"),
     "lost_not_electable": (SCOPES["a power cut"], "is committed"),
     "synced_fetched": (SCOPES["power cuts of all, with flush before ack"], "is committed"),
-    "synced_acknowledged": (SCOPES["power cuts of all, with flush before ack"], "is committed"),
-    "acknowledged_in_epoch": (SCOPES["power cuts of all, with flush before ack"], "is committed"),
+    "leader_synced": (SCOPES["power cuts of all, with flush before ack"], "is committed"),
     # Fencing
     "restart_renews_epoch": (Scope(records=2, epochs=2, cuts=1, prompt=True), "differ"),
     "old_announcements_refused": (Scope(records=1), ""),
