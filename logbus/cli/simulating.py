@@ -185,7 +185,7 @@ def _print(series: Series) -> None:
         )
     if series.phantoms:
         click.echo(
-            f"{series.phantoms} values were read that were never acknowledged, and went with their leader's power"
+            f"{series.phantoms} values were read and lost, as all in sync lost their power and none had synced them"
         )
     for failure in series.failures:
         click.echo(f"\nseed {failure.seed} FAILED:")

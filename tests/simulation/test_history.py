@@ -6,7 +6,12 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.metastore.imetastore import Create, Set
+from logbus.metastore.memory import MemoryEnsemble
+from logbus.metastore.znodes import StateZnode
+from logbus.model import LeaderAndIsr
 from logbus.testing.simulation.history import FAIL, INFO, OK, History, Poll, Send
+from logbus.testing.simulation.losses import Losses
 
 
 def send(values: Any, offset: int | None = None, outcome: str = OK, at: float = 1.0, **given: Any) -> Send:
@@ -116,13 +121,81 @@ class HistoryTests(SynchronousTestCase):
         self.assertAlmostEqual(history.worst_lag(), 7.0)
         self.assertEqual(history.worst_lag(frozenset("c")), 0.0)
 
-    def test_phantoms(self) -> None:
-        """What was never acknowledged, and is gone in the end, is forgiven on demand; what was acknowledged is not."""
+    def test_what_may_be_lost(self) -> None:
+        """What was sent before all power went, and is gone in the end, is forgiven; what was acknowledged on demand."""
         sends = [send(1, None, INFO), send(2, 0, at=5)]
         polls = [poll((0, 1)), poll((0, 2), consumer="reader")]
         self.assertKinds(["inconsistent-offsets"], sends, polls)
-        forgiven = History(sends, polls).without_phantoms(frozenset({"reader"}))
-        self.assertEqual((forgiven.check(), forgiven.phantoms), ([], {1}))
+
+        def left(at: float, acknowledged: bool = False) -> tuple[list[str], set[int]]:
+            forgiven = History(sends, polls).without_losses(readers, {0: [at], 1: [9.0]}, acknowledged=acknowledged)
+            return [each.kind for each in forgiven.check(readers=readers)], forgiven.phantoms
+
+        readers = frozenset({"reader"})
+        self.assertEqual(left(3), ([], {1}))
+        self.assertEqual(left(0.5), (["inconsistent-offsets"], set()))
         sends[0] = send(1, 0)
-        kinds = [each.kind for each in History(sends, polls).without_phantoms(frozenset({"reader"})).check()]
-        self.assertIn("inconsistent-offsets", kinds)
+        self.assertEqual(left(3)[0], ["inconsistent-offsets", "nonmonotonic-send", "unseen"])
+        self.assertEqual(left(3, True), ([], {1}))
+        self.assertIn("inconsistent-offsets", left(0.5, True)[0])
+
+    def test_what_is_there_is_not_forgiven(self) -> None:
+        """Two places for a value that is still there are too many, whoever lost power."""
+        sends, readers = [send(1, 0)], frozenset({"reader"})
+        polls = [poll((0, 1)), poll((3, 1), consumer="reader")]
+        forgiven = History(sends, polls).without_losses(readers, {0: [2.0]}, acknowledged=True)
+        self.assertEqual([each.kind for each in forgiven.check(readers=readers)], ["duplicate"])
+
+
+class LossesTests(SynchronousTestCase):
+    """Who lost power, as the metadata store has it."""
+
+    def setUp(self) -> None:
+        self.time = 0.0
+        self.ensemble = MemoryEnsemble()
+        self.losses = Losses("t", self.ensemble.tree, lambda: self.time)
+        self.ensemble.clients.append(self.losses)
+        session = self.ensemble.begin()
+        self.apply: Any = lambda op: self.ensemble.apply([op], session)
+        path = ""
+        for name in StateZnode.path("t", 0).strip("/").split("/"):
+            path += "/" + name
+            self.apply(Create(path, self.state(1, 2) if name == "state" else b""))
+
+    def state(self, *isr: int, eligible: tuple[int, ...] = ()) -> bytes:
+        return StateZnode.encode(LeaderAndIsr(1, 1, isr, 1, 0, eligible))
+
+    def change(self, *isr: int, eligible: tuple[int, ...] = ()) -> None:
+        self.apply(Set(StateZnode.path("t", 0), self.state(*isr, eligible=eligible)))
+
+    def lose(self, *brokers: int) -> dict[int, list[float]]:
+        for broker in brokers:
+            self.time += 1
+            self.losses.power_went(broker)
+        return self.losses.at
+
+    def test_all_of_them(self) -> None:
+        """Once the last of them lost its power something may be lost; and once more only after all did again."""
+        self.assertEqual(self.lose(1, 3), {})
+        self.assertEqual(self.lose(2), {0: [3.0]})
+        self.assertEqual(self.lose(2), {0: [3.0]})
+        self.assertEqual(self.lose(1), {0: [3.0, 5.0]})
+
+    def test_who_came_back_has_it_all(self) -> None:
+        """A member that was taken out has fetched what it lacked when it is back."""
+        self.lose(1)
+        self.change(2)
+        self.change(2, 1)
+        self.assertEqual(self.lose(2), {})
+
+    def test_who_goes_without_losing_leaves_the_rest(self) -> None:
+        """The last one whose power did not go was taken out: nobody is left who has it all for certain."""
+        self.lose(1)
+        self.change(1)
+        self.assertEqual(self.losses.at, {0: [1.0]})
+
+    def test_who_is_eligible_has_it_all(self) -> None:
+        """He counts like those in sync."""
+        self.change(1, eligible=(2,))
+        self.assertEqual(self.lose(1), {})
+        self.assertEqual(self.lose(2), {0: [2.0]})

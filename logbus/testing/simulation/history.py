@@ -10,9 +10,10 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from math import inf
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 OK = "ok"
 FAIL = "fail"
@@ -56,10 +57,16 @@ class Poll:
 
 @frozen
 class Anomaly:
-    """Something that must not happen."""
+    """
+    Something that must not happen.
+
+    :ivar partition: where, and ``time``: when it was told, in seconds, if that is known.
+    """
 
     kind: str
     what: str
+    partition: int = -1
+    time: float = 0.0
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.what}"
@@ -70,39 +77,52 @@ class History:
     """
     Everything that happened, in the order in which it ended.
 
-    :ivar phantoms: values that were read, never acknowledged, and are not in the log in the end; filled by
-        :meth:`without_phantoms`.
+    :ivar phantoms: values that were read, may be lost, and are; filled by :meth:`without_losses`.
     """
 
     sends: list[Send] = field(factory=list)
     polls: list[Poll] = field(factory=list)
     phantoms: set[int] = field(factory=set)
 
-    def without_phantoms(self, readers: frozenset[str]) -> History:
+    def without_losses(
+        self, readers: frozenset[str], losses: Mapping[int, Sequence[float]], *, acknowledged: bool
+    ) -> History:
         """
-        The history as it would be had nobody read what was never acknowledged and then went with the power.
+        The history as it would be had nobody been told of what may be lost, and is.
 
-        A consumer that saw such values is not asked for what took their places: it had passed by. What ``readers``,
-        who read everything in the end, did not see is a phantom.
+        What ``readers``, who read everything in the end, did not see is lost. A consumer that saw some of it is not
+        asked for what took its place: it had passed by.
+
+        :param losses: by partition: when something may have been lost of what had been sent by then; see
+            :class:`.losses.Losses`.
+        :param acknowledged: whether that may have been acknowledged, too.
         """
-        certain = {
-            (send.partition, send.offset + index, value)
-            for send in self.sends
-            if send.outcome == OK and send.offset is not None
-            for index, value in enumerate(send.values)
+        last = {partition: max(times) for partition, times in losses.items() if times}
+        left = {(poll.partition, *record) for poll in self.polls if poll.consumer in readers for record in poll.records}
+        values = {value for _, _, value in left}
+        begun = {value: send.begin for send in self.sends for value in send.values}
+        firm = set(left)
+        sends = []
+        for send in self.sends:
+            at = last.get(send.partition)
+            if acknowledged and send.outcome == OK and at is not None and send.begin <= at:
+                if not values.issuperset(send.values):
+                    send = evolve(send, outcome=INFO, offset=None)
+            elif send.outcome == OK and send.offset is not None:
+                firm |= {(send.partition, send.offset + index, value) for index, value in enumerate(send.values)}
+            sends.append(send)
+        phantoms = {
+            (partition, offset, value)
+            for partition, offset, value in {(poll.partition, *each) for poll in self.polls for each in poll.records}
+            if (partition, offset, value) not in firm and begun.get(value, inf) <= last.get(partition, -1.0)
         }
-        certain |= {
-            (poll.partition, *record) for poll in self.polls if poll.consumer in readers for record in poll.records
-        }
-        seen = {(poll.partition, *record): poll.consumer for poll in self.polls for record in poll.records}
-        phantoms = seen.keys() - certain
         misled = {
             (poll.consumer, poll.partition)
             for poll in self.polls
             if any((poll.partition, *record) in phantoms for record in poll.records)
         }
         kept = [poll for poll in self.polls if (poll.consumer, poll.partition) not in misled]
-        return History(self.sends, kept, {value for _, _, value in phantoms})
+        return History(sends, kept, {value for _, _, value in phantoms})
 
     def check(self, *, finished: bool = True, readers: frozenset[str] = frozenset()) -> list[Anomaly]:
         """

@@ -73,11 +73,15 @@ class Inspector:
                     ("leader epoch", "high watermark", "log start offset"), before, now, strict=True
                 ):
                     if new < old:
+                        # An unclean election has replicas give up what they know as committed.
+                        unclean = name == "high watermark" and partition.leader_and_isr.unclean_epoch > before[0]
                         self.found.append(
                             Anomaly(
-                                "went-back",
+                                "committed-cut" if unclean else "went-back",
                                 f"the {name} of {partition.topic_partition} on broker {node.broker_id} went from {old} "
                                 f"to {new}",
+                                partition.topic_partition.partition,
+                                node.world.clock.now,
                             )
                         )
                 if partition.high_watermark > replica.log.log_end_offset:

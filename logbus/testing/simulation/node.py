@@ -60,7 +60,7 @@ class BrokerNode:
     :ivar broker: the one that runs, or ran last.
     :ivar up: whether it runs, frozen or not.
     :ivar lives: how many there were.
-    :ivar started: told of each broker before it starts.
+    :ivar started: told of each broker before it starts; ``power_went``: told, by its id, when its machine goes off.
     :ivar trouble: what went wrong that no fault explains.
     """
 
@@ -68,6 +68,7 @@ class BrokerNode:
     broker_id: int
     config: Mapping[str, str]
     started: Callable[[BrokerNode], object] = lambda node: None
+    power_went: Callable[[int], object] = lambda broker_id: None
     tree: Directory = field(factory=Directory, init=False)
     clock_offset: float = field(default=0.0, init=False)
     up: bool = field(default=False, init=False)
@@ -161,6 +162,7 @@ class BrokerNode:
         if self.up:
             self._die(silently=True)
         self.world.network.powered[self.host] = False
+        self.power_went(self.broker_id)
         self.tree = self.disk.after_power_cut(Choice(mode, self.world.generator())).tree
 
     def _die(self, *, silently: bool) -> None:

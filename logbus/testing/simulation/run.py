@@ -7,7 +7,7 @@ import sys
 import time
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -23,6 +23,7 @@ from logbus.testing.simulation.clock import VirtualClock
 from logbus.testing.simulation.history import Anomaly, History
 from logbus.testing.simulation.inodes import Crashed
 from logbus.testing.simulation.inspection import Inspector
+from logbus.testing.simulation.losses import Losses
 from logbus.testing.simulation.nemesis import Nemesis
 from logbus.testing.simulation.network import Network
 from logbus.testing.simulation.node import EPOCH_S, PORT, BrokerNode, World, host_of
@@ -93,7 +94,7 @@ class Outcome:
     :ivar acknowledged: batches.
     :ivar effects: faults that had an effect, by kind; ``moot``: those that had none.
     :ivar errors: what clients were told, by name.
-    :ivar phantoms: values that were read, though never acknowledged, and went with their leader's power.
+    :ivar phantoms: values that were read, and went with the power of all members, where that may be.
     :ivar trace: a number that two runs share only if they were the same.
     """
 
@@ -131,6 +132,7 @@ class Run:
     nodes: dict[int, BrokerNode] = field(factory=dict, init=False)
     inspector: Inspector = field(factory=Inspector, init=False)
     job: Job = field(init=False)
+    _losses: Losses = field(init=False)
 
     def run(self) -> Outcome:
         """From the start of the brokers to the last question."""
@@ -159,13 +161,15 @@ class Run:
             session_timeout=settings.session_timeout,
         )
         self.world = World(clock, network, ensemble, Random(random.getrandbits(64)))
+        self._losses = Losses(TOPIC, ensemble.tree, lambda: clock.now)
+        ensemble.clients.append(self._losses)
         brokers = list(range(1, settings.brokers + 1))
         drawn = draw_schedule(
             Random(random.getrandbits(64)), brokers, settings.seconds, settings.kinds, settings.between
         )
         schedule = drawn if self.schedule is None else list(self.schedule)
         for broker_id in brokers:
-            node = BrokerNode(self.world, broker_id, settings.config(), self.inspector.watch)
+            node = BrokerNode(self.world, broker_id, settings.config(), self.inspector.watch, self._losses.power_went)
             self.nodes[broker_id] = node
             node.start()
         self.job = Job(History(), lambda: EPOCH_S + clock.now)
@@ -333,12 +337,11 @@ class Run:
     def _outcome(self, schedule: list[Fault], nemesis: Nemesis) -> Outcome:
         history = self.job.history
         strange = self.job.strange
-        unexcused = history
         readers = frozenset(f"reader {index}" for index in range(self.settings.partitions))
-        if self._may_lose_unsynced(schedule):
-            unexcused = history.without_phantoms(readers)
-            strange = [each for each in strange if each.kind != "out-of-range"]
-        anomalies = [*self.anomalies, *strange, *self.inspector.found, *unexcused.check(readers=readers)]
+        losses = self._losses.at if self._may_lose else {}
+        unexcused = history.without_losses(readers, losses, acknowledged=not self.settings.flush)
+        found = [each for each in (*strange, *self.inspector.found) if not self._follows(each, losses)]
+        anomalies = [*self.anomalies, *found, *unexcused.check(readers=readers)]
         for node in self.nodes.values():
             anomalies += [Anomaly("gave-up", what) for what in node.trouble]
         for send in history.sends:
@@ -362,10 +365,18 @@ class Run:
             phantoms=len(unexcused.phantoms),
         )
 
-    def _may_lose_unsynced(self, schedule: Sequence[Fault]) -> bool:
+    @property
+    def _may_lose(self) -> bool:
         """
-        Whether a leader may lose its power, and lead again.
+        Whether anything that was read may be lost with the power of all members of a partition.
 
-        What it has not synced can be read as soon as the others have it, though nobody was told that it will last.
+        What is acknowledged is synced if the topic wants that, and what is read is synced by two: a replica that is the
+        only one shows what it has not synced yet.
         """
-        return any(fault.kind in ("power-cut", "power-cut-at-step", "blackout") for fault in schedule)
+        return not self.settings.flush or self.settings.replication == 1
+
+    def _follows(self, anomaly: Anomaly, losses: Mapping[int, Sequence[float]]) -> bool:
+        """Whether it is what clients must see after a loss that may be."""
+        kinds = ("out-of-range",) if self.settings.flush else ("out-of-range", "lost-producer", "committed-cut")
+        times = losses.get(anomaly.partition, ())
+        return anomaly.kind in kinds and any(time <= anomaly.time for time in times)

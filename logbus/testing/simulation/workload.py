@@ -170,6 +170,8 @@ class Producer:
                     "lost-producer",
                     f"{self.name} was told {name_of(code)} for sequence {self._sequence} of producer "
                     f"{self._producer_id} in partition {self.partition} at {self.view.reactor.seconds():.3f}",
+                    self.partition,
+                    self.view.reactor.seconds(),
                 )
             )
             self._producer_id = -1
@@ -254,6 +256,8 @@ class Consumer:
                         "out-of-range",
                         f"{self.name} has read partition {self.partition} up to {self.position}, and was told at "
                         f"{self.view.reactor.seconds():.3f} that the log does not reach there",
+                        self.partition,
+                        self.view.reactor.seconds(),
                     )
                 )
         self.view.forget(self.partition)
