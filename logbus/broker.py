@@ -55,6 +55,7 @@ from logbus.cluster.reads import Reader
 from logbus.cluster.receiver import AnnouncementReceiver
 from logbus.cluster.remote import receivers
 from logbus.cluster.replicas import Replicas
+from logbus.cluster.throttling import FollowerThrottle, LeaderThrottle
 from logbus.cluster.topicplans import NewTopic, TopicDefaults
 from logbus.cluster.topics import TopicAdmin
 from logbus.config import ConfigView, TopicConfig, keys
@@ -88,6 +89,7 @@ from logbus.settings import (
     fetch_settings,
     metadata_store,
     replica_selector,
+    replication_rates,
     request_memory,
     storage_settings,
 )
@@ -183,7 +185,10 @@ class Broker(OrderedService):
         self.replicas = Replicas(self.broker_id, self.logs, self._topic_config)
         self.replicas.exists = lambda topic, number: self.metadata.partition(TopicPartition(topic, number)) is not None
         self.purgatory = Purgatory(reactor)
-        self.reader = Reader(self.replicas, self.purgatory, replica_selector(config, self.metadata))
+        leaders_rate, followers_rate = replication_rates(config, reactor)
+        self.reader = Reader(
+            self.replicas, self.purgatory, replica_selector(config, self.metadata), LeaderThrottle(leaders_rate)
+        )
         self.membership = Membership(
             self.store,
             Registration(self.broker_id, {}, self._new_uuid(), 0, rack=config.get(keys.BROKER_RACK)),
@@ -209,6 +214,7 @@ class Broker(OrderedService):
             self._channel_for,
             self.timers,
             lambda: fetch_settings(config),
+            FollowerThrottle(followers_rate),
         )
         self.replicas.fetcher = self.fetcher
         self.epochs = StoredEpochs(self.logs.disks)

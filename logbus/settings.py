@@ -9,10 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from twisted.internet.interfaces import IReactorTime
+
 from logbus.cluster.fetching import FetchSettings
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.selection import ISelector, RackAwareSelector
+from logbus.cluster.throttling import Bucket
 from logbus.config import ConfigView, keys
+from logbus.config.key import Key
 from logbus.metastore.connectstring import ConnectString
 from logbus.metastore.embedded import FILE_NAME, EmbeddedStore
 from logbus.metastore.zookeeper import ZooKeeperStore
@@ -40,8 +44,18 @@ def fetch_settings(config: ConfigView) -> FetchSettings:
         max_bytes=config.get(keys.REPLICA_FETCH_MAX_BYTES),
         response_max_bytes=config.get(keys.REPLICA_FETCH_RESPONSE_MAX_BYTES),
         backoff=config.get(keys.REPLICA_FETCH_BACKOFF_MS) / 1000,
-        timeout=config.get(keys.REPLICA_SOCKET_TIMEOUT_MS) / 1000,
+        timeout=min(config.get(keys.REPLICA_SOCKET_TIMEOUT_MS), config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS)) / 1000,
     )
+
+
+def replication_rates(config: ConfigView, clock: IReactorTime) -> tuple[Bucket, Bucket]:
+    """What a leader may send, and a follower fetch, for replicas that are throttled; rates may change meanwhile."""
+    window = config.get(keys.REPLICATION_QUOTA_WINDOW_SIZE_SECONDS)
+
+    def bucket(rate: Key[int]) -> Bucket:
+        return Bucket(lambda: config.get(rate), clock.seconds, window)
+
+    return bucket(keys.LEADER_REPLICATION_THROTTLED_RATE), bucket(keys.FOLLOWER_REPLICATION_THROTTLED_RATE)
 
 
 def replica_selector(config: ConfigView, metadata: ClusterMetadata) -> ISelector | None:

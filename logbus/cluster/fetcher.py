@@ -19,6 +19,7 @@ from twisted.python.failure import Failure
 from logbus.cluster.fetching import FetchCounters, FetchSettings
 from logbus.cluster.following import Followed
 from logbus.cluster.leaderfetch import ChannelFor, LeaderFetch
+from logbus.cluster.throttling import FollowerThrottle
 from logbus.model import TopicPartition
 from logbus.storage.manager import LogManager
 from logbus.timers import Timers
@@ -42,6 +43,7 @@ class ReplicaFetcher(Service):
     :param broker_epoch: of this broker now; goes into every fetch (KIP-903).
     :param channel_for: connections to other brokers.
     :param settings: asked before each fetch.
+    :param throttle: of what is fetched for replicas that are behind.
     :ivar counters: of all leaders together.
     """
 
@@ -55,6 +57,7 @@ class ReplicaFetcher(Service):
         channel_for: ChannelFor,
         timers: Timers,
         settings: Callable[[], FetchSettings] = FetchSettings,
+        throttle: FollowerThrottle | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.counters = FetchCounters()
@@ -63,6 +66,7 @@ class ReplicaFetcher(Service):
         self._channel_for = channel_for
         self._timers = timers
         self._settings = settings
+        self._throttle = FollowerThrottle() if throttle is None else throttle
         self._loops: dict[int, _Running] = {}
         self._followed: dict[TopicPartition, tuple[int, Followed]] = {}
 
@@ -130,6 +134,7 @@ class ReplicaFetcher(Service):
             self._timers,
             self._settings,
             self.counters,
+            self._throttle,
         )
         done = Deferred.fromCoroutine(fetch.run())
         done.addErrback(self._ended, leader)

@@ -24,6 +24,7 @@ from logbus.cluster.cutting import Cutting
 from logbus.cluster.fetching import FetchCounters, FetchSettings
 from logbus.cluster.fetchsession import FINAL_EPOCH, Ask, FetchSessionClient, Key
 from logbus.cluster.following import Followed, pause_after
+from logbus.cluster.throttling import FollowerThrottle
 from logbus.cluster.truncation import Refuse, Step, Wait, after_divergence, after_out_of_range
 from logbus.errors import ApiError, ErrorCode, LogbusError, StorageError, error_of
 from logbus.model import OffsetAndEpoch
@@ -66,6 +67,7 @@ class LeaderFetch:
     timers: Timers
     settings: Callable[[], FetchSettings]
     counters: FetchCounters
+    throttle: FollowerThrottle = field(factory=FollowerThrottle)
     followed: dict[Key, Followed] = field(factory=dict, init=False)
     failures: int = field(default=0, init=False)
     problem: str = field(default="", init=False)
@@ -108,6 +110,10 @@ class LeaderFetch:
         except (ApiError, StorageError) as e:
             self._later(followed, str(e))
             return
+        if pause := self.throttle.pause(followed.replica, followed.lag):
+            self._session.drop(followed.key)
+            self._again_in(followed, pause)
+            return
         self._session.want(followed.key, ask)
         self._woken()
 
@@ -143,7 +149,11 @@ class LeaderFetch:
                 "{partition} does not get on behind broker {leader}: {problem}",
                 partition=followed.name, leader=self.leader, problem=problem,
             )  # fmt: skip
-        pause = pause_after(followed.failures, self.settings().backoff) if longest is None else longest
+        self._again_in(
+            followed, pause_after(followed.failures, self.settings().backoff) if longest is None else longest
+        )
+
+    def _again_in(self, followed: Followed, pause: float) -> None:
         followed.due = self.timers.clock.seconds() + pause
         if followed.pause is not None:
             followed.pause.cancel()
@@ -333,6 +343,7 @@ class LeaderFetch:
                 return
         self.counters.records += log.log_end_offset - ask.offset
         self.counters.bytes += size
+        self.throttle.fetched(replica, followed.lag, size)
         followed.lag = max(0, data.high_watermark - log.log_end_offset)
         if problem:
             self.counters.failed_partitions += 1
