@@ -77,6 +77,7 @@ class IsrKeeper:
     _looking: IDelayedCall | None = field(default=None, init=False)
     _look_at: float = field(default=0.0, init=False)
     _living: frozenset[int] = field(default=frozenset(), init=False)
+    _world: object = field(default=None, init=False)
     _unsubscribe: Callable[[], None] = field(default=lambda: None, init=False)
     _running: bool = field(default=False, init=False)
     _log = Logger()
@@ -181,6 +182,13 @@ class IsrKeeper:
         self._ask_soon(self._retry_seconds)
         self._retry_seconds = min(2 * self._retry_seconds, LAST_RETRY_SECONDS)
 
+    def _ask_at_once(self) -> None:
+        self._retry_seconds = FIRST_RETRY_SECONDS
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+        self._ask_soon(0)
+
     def _count(self, before: Collection[int], after: Collection[int]) -> None:
         self.expansions += bool(set(after) - set(before))
         self.shrinks += bool(set(before) - set(after))
@@ -209,6 +217,11 @@ class IsrKeeper:
             for replica in self._replicas:
                 if replica.partition.followers:
                     replica.lost(lost)
+        world = self._metadata.controller_id, {one.broker_id: one.epoch for one in self._metadata.brokers.values()}
+        if world != self._world:
+            # What could not be had may be had of another controller, or for a broker that is back.
+            self._world = world
+            self._ask_at_once()
 
     # What is measured when somebody asks.
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from attrs import define
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from zope.interface import implementer
 
 from logbus.cluster.controller.service import Controller
@@ -111,7 +111,9 @@ class ControllerLink:
         if controller is None:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "no controller is known")
         try:
-            response = await self.peers.request(controller, message, CONTROL)
+            response = await self._while_it_rules(
+                controller.broker_id, self.peers.request(controller, message, CONTROL)
+            )
         except ApiError as e:
             if e.code is ErrorCode.BROKER_NOT_AVAILABLE:  # It was not even asked.
                 raise ApiError(ErrorCode.NOT_CONTROLLER, e.message) from None
@@ -119,6 +121,26 @@ class ControllerLink:
         if response.error_code:
             raise error_of(response.error_code, response.error_message)
         return response
+
+    async def _while_it_rules(self, controller_id: int, asked: Deferred[Any]) -> Any:
+        """
+        The answer of a controller.
+
+        :raise ApiError: NETWORK_EXCEPTION: there is another one by now; from one that was replaced, perhaps because it
+            is cut off, none need come.
+        """
+        replaced = self.metadata.wait_for(lambda metadata: metadata.controller_id != controller_id)
+        replaced.addCallbacks(lambda _: asked.cancel(), lambda failure: failure.trap(CancelledError))
+        try:
+            return await asked
+        except CancelledError:
+            if self.metadata.controller_id == controller_id:
+                raise
+            raise ApiError(
+                ErrorCode.NETWORK_EXCEPTION, f"broker {controller_id} is not the controller any more"
+            ) from None
+        finally:
+            replaced.cancel()
 
 
 async def note_failed(tenure: Tenure, broker_id: int, broker_epoch: int, names: Iterable[TopicPartition]) -> None:

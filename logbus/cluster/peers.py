@@ -29,6 +29,7 @@ from logbus.errors import ApiError, ErrorCode, error_of
 from logbus.metastore.znodes import FEATURE_LEVEL
 from logbus.model import Endpoint
 from logbus.net.channel import Channel, Disconnected, RequestTimedOut, connect
+from logbus.net.liveness import end_when_silent
 from logbus.timers import Timers
 from logbus.wire.messages.cluster import IntroduceRequest, IntroduceResponse
 from logbus.wire.versions import VersionRange
@@ -53,7 +54,7 @@ def versions_of(feature_level: int) -> dict[int, VersionRange]:
     """
     if feature_level < 1:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"feature level {feature_level} cannot talk to other brokers")
-    spoken = {1: 17, 23: 4, 1000: 0, 1001: 0, 1002: 0, 1003: 0, 1004: 0, 1005: 0}
+    spoken = {1: 17, 23: 4, 32: 4, 1000: 0, 1001: 0, 1002: 0, 1003: 0, 1004: 0, 1005: 0}
     return {key: VersionRange(version, version) for key, version in spoken.items()}
 
 
@@ -117,7 +118,8 @@ class Peers:
     :ivar identity: asked for each introduction: the broker's epoch changes while it runs.
     :ivar listener: the listener that brokers use among themselves; None: the first one of each broker.
     :ivar connect_to: makes an endpoint, for those who have another network.
-    :ivar timeout: seconds for each answer, unless a request says otherwise.
+    :ivar timeout: seconds for each answer, unless a request says otherwise; after as long without a sign of life from
+        the other's machine a connection ends.
     """
 
     identity: Callable[[], Identity]
@@ -240,6 +242,7 @@ class Peers:
         return at
 
     async def _introduce(self, receiver_id: int, channel: Channel) -> None:
+        end_when_silent(channel.transport, self.timeout)
         me = self.identity()
         request = IntroduceRequest(
             cluster_id=me.cluster_id,

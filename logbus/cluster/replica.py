@@ -260,6 +260,7 @@ class Replica:
         """These brokers are not registered any more."""
         before = self.partition.high_watermark
         self._fewer_missing(self.partition.lost(brokers), before)
+        self._look_again()
 
     def isr_answered(self, change: IsrChange, answer: LeaderAndIsr | ApiError | None) -> None:
         """
@@ -279,6 +280,7 @@ class Replica:
 
     def _isr_changed(self, high_watermark_before: int) -> None:
         partition = self.partition
+        self._look_again()
         self._fewer_missing(partition.high_watermark != high_watermark_before, high_watermark_before)
         if len(self._acknowledgements) and not partition.has_enough_replicas:
             # The high watermark stands still from here on: those who wait would wait in vain.
@@ -286,6 +288,13 @@ class Replica:
                 partition.check_enough_replicas(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
             except ApiError as e:
                 self._acknowledgements.fail(e)
+
+    def _look_again(self) -> None:
+        """
+        Have every follower's next fetch say again where it is, though it may stand still: who was not to join the ISR
+        so far, or was in it, may want to now.
+        """
+        self._tell_followers(0)
 
     def _fewer_missing(self, moved: bool, before: int) -> None:
         if moved:

@@ -48,6 +48,16 @@ class FakeLink:
         raise AssertionError
 
 
+class Told:
+    """Counts how often it is told."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def moved(self, replica: Replica, size: int) -> None:
+        self.times += 1
+
+
 class IsrCase(SynchronousTestCase):
     """Broker 0, which leads partitions of ``t``; brokers 1 and 2 have replicas."""
 
@@ -158,6 +168,35 @@ class AskingTests(IsrCase):
             times.append(round(self.clock.seconds() - start, 1))
             self.answer(ErrorCode.INELIGIBLE_REPLICA)
         self.assertEqual(times, [0, 0.1, 0.2, 0.4, 0.8])
+
+    def test_another_controller(self) -> None:
+        """What was refused again and again is asked for at once when there is another controller, or broker."""
+        replica = self.lead(0)
+        self.fetch(replica, 1, 0)
+        for _ in range(10):
+            self.assertEqual(self.asked(), [(0, 1)])
+            self.answer(ErrorCode.INELIGIBLE_REPLICA)
+            self.clock.advance(self.keeper._retry_seconds)
+        self.assertEqual(self.asked(), [(0, 1)])
+        self.answer(ErrorCode.INELIGIBLE_REPLICA)
+        self.assertEqual(self.asked(), [])
+        with self.metadata.changing() as metadata:
+            metadata.set_controller(2)
+        self.assertEqual(self.asked(), [(0, 1)])
+        self.answer(ErrorCode.INELIGIBLE_REPLICA)
+        self.alive(0, 1)
+        self.assertEqual(self.asked(), [(0, 1)])
+
+    def test_who_stands_still_is_looked_at(self) -> None:
+        """Who fell out of the ISR, or lost its registration, says again where it is, though nothing is written."""
+        replica, told = self.lead(0, 1, 2), Told()
+        replica.log_watchers[told] = None
+        self.lead(0, 1, 2)
+        self.assertEqual(told.times, 0)
+        replica.take(LeaderAndIsr(0, 0, (0, 2), version=2), (0, 1, 2))
+        self.assertEqual(told.times, 1)
+        self.alive(0, 2)
+        self.assertEqual(told.times, 2)
 
     def test_no_answer(self) -> None:
         """Who was wished into sync counts until it is known what became of that, and is asked for again."""

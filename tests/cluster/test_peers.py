@@ -157,6 +157,18 @@ class LinkTests(ClusterCase):
             self.cluster.settle()
             self.assertEqual(self.leaders("t", 1)[name.partition], -1)
 
+    def test_replaced(self) -> None:
+        """Nobody waits for the answer of a controller that was replaced; what became of the request is not known."""
+        self.cluster.now(self.link(1).report_failed([TopicPartition("t", 0)]))
+        self.cluster.cut(0, 1)
+        asked = self.link(1).report_failed([TopicPartition("t", 0)])
+        self.cluster.settle(1)
+        self.assertNoResult(asked)
+        for controller in (2, 0):
+            with self.cluster.metadata(1).changing() as metadata:
+                metadata.set_controller(controller)
+        self.assertEqual(self.failureResultOf(asked, ApiError).value.code, ErrorCode.NETWORK_EXCEPTION)
+
     def test_nobody_knows(self) -> None:
         """Without a controller that can be reached the answer is that there is none."""
         self.cluster.cut(0, 1)
