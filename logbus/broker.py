@@ -205,7 +205,8 @@ class Broker(OrderedService):
             self.timers,
             connect_to or tcp(reactor),
             self.random,
-            config.get(keys.REQUEST_TIMEOUT_MS) / 1000,
+            # Who is silent for longer is about to lose its registration.
+            min(config.get(keys.REQUEST_TIMEOUT_MS), config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS)) / 1000,
         )
         self.fetcher = ReplicaFetcher(
             self.broker_id,
