@@ -12,12 +12,13 @@ from typing import Any, Protocol
 from attrs import define
 
 from logbus.cluster.metadata import ClusterMetadata
+from logbus.cluster.peers import Peers
 from logbus.cluster.topics import TopicAdmin
 from logbus.config import ConfigView, keys
 from logbus.config.describe import ConfigEntry, describe_broker, describe_cluster, describe_topic
 from logbus.config.table import TOPIC_KEYS, broker_key
 from logbus.errors import ApiError, ErrorCode
-from logbus.handlers.routing import Answer, serves, task
+from logbus.handlers.routing import serves, task
 from logbus.model import topic_name_problem
 from logbus.net.context import RequestContext
 from logbus.wire.connection import Request
@@ -70,20 +71,26 @@ class ConfigHandlers:
     _config: ConfigView
     _metadata: ClusterMetadata
     _topics: TopicAdmin
+    _peers: Peers
 
     @serves(32, 1, 4)
-    def describe_configs(self, context: RequestContext, request: Request) -> Answer:
+    @task
+    async def describe_configs(self, context: RequestContext, request: Request) -> DescribeConfigsResponse:
         message: DescribeConfigsRequest = request.message
         results = []
+        elsewhere: dict[int, list[DescribeConfigsResource]] = {}
         # What is asked twice is answered once: a name costs bytes, its settings much more.
         asked = {
             (resource.resource_type, resource.resource_name, tuple(resource.configuration_keys or ())): resource
             for resource in message.resources
         }
         for resource in asked.values():
-            result = DescribeConfigsResult(
-                resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[]
-            )
+            # Brokers ask about nobody but the one that they ask.
+            other = self._other(resource) if context.broker is None else None
+            if other is not None:
+                elsewhere.setdefault(other, []).append(resource)
+                continue
+            result = _result_of(resource)
             try:
                 result.configs = [
                     described(entry, synonyms=message.include_synonyms, document=message.include_documentation)
@@ -92,7 +99,33 @@ class ConfigHandlers:
             except ApiError as e:
                 result.error_code, result.error_message = e.code, e.message
             results.append(result)
+        for broker_id, resources in elsewhere.items():
+            results += await self._described_by(broker_id, resources, message)
         return DescribeConfigsResponse(results=results)
+
+    def _other(self, resource: DescribeConfigsResource) -> int | None:
+        """The broker that a resource names, if it is another one that lives: it alone knows what is set there."""
+        if resource.resource_type != ResourceType.BROKER:
+            return None
+        others = self._metadata.brokers.keys() - {self._config.get(keys.BROKER_ID)}
+        return next((one for one in others if str(one) == resource.resource_name), None)
+
+    async def _described_by(
+        self, broker_id: int, resources: list[DescribeConfigsResource], message: DescribeConfigsRequest
+    ) -> list[DescribeConfigsResult]:
+        request = DescribeConfigsRequest(
+            resources=resources,
+            include_synonyms=message.include_synonyms,
+            include_documentation=message.include_documentation,
+        )
+        try:
+            response: DescribeConfigsResponse = await self._peers.request(self._peers.broker(broker_id), request)
+        except ApiError as e:
+            failed = [_result_of(resource) for resource in resources]
+            for result in failed:
+                result.error_code, result.error_message = e.code, e.message
+            return failed
+        return response.results
 
     def _entries(self, resource: DescribeConfigsResource) -> list[ConfigEntry]:
         # An empty list of keys is how some clients ask for all.
@@ -177,7 +210,7 @@ class ConfigHandlers:
         if name != str(mine):
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
-                f"broker {name!r} cannot be asked about here: this is broker {mine}; an empty name stands for all",
+                f"there is no broker {name!r} alive; this is broker {mine}, and an empty name stands for all",
             )
         return mine
 
@@ -232,6 +265,10 @@ class ConfigHandlers:
         if change.config_operation == Operation.APPEND:
             return ",".join(dict.fromkeys([*held, *given]))
         return ",".join(element for element in held if element not in given)
+
+
+def _result_of(resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    return DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[])
 
 
 def described(entry: ConfigEntry, *, synonyms: bool, document: bool) -> DescribeConfigsResourceResult:

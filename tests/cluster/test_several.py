@@ -6,6 +6,8 @@ from typing import Any
 
 from logbus.errors import ErrorCode
 from logbus.wire.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
@@ -198,6 +200,25 @@ class AnswerTests(SeveralCase):
             topic = self.cluster.metadata(broker_id).topic("t")
             assert topic is not None
             self.assertEqual(topic.configs["retention.ms"], "77")
+
+    def test_settings_of_another_broker(self) -> None:
+        """Any broker tells them, as the other one has them; of one that cannot be asked it says so."""
+        self.cluster.stop(2)
+        self.cluster.boot(2, log_cleaner_backoff_ms="777")
+        self.cluster.settle(1)
+        asked = [DescribeConfigsResource(resource_type=4, resource_name=name) for name in ("1", "2", "7", "")]
+        for resource in asked:
+            resource.configuration_keys = ["log.cleaner.backoff.ms"]
+        request = DescribeConfigsRequest(resources=asked)
+        found = {one.resource_name: one for one in self.ask(1, request, 4).results}
+        self.assertEqual(found["2"].configs[0].value, "777")
+        self.assertNotEqual(found["1"].configs[0].value, "777")
+        self.assertEqual(found["7"].error_code, ErrorCode.INVALID_REQUEST)
+        self.cluster.kill(2, expire=False)
+        self.cluster.settle(1)
+        found = {one.resource_name: one for one in self.ask(1, request, 4).results}
+        self.assertEqual(found["2"].error_code, ErrorCode.BROKER_NOT_AVAILABLE)
+        self.assertEqual(found["1"].error_code, 0)
 
     def test_coordinators(self) -> None:
         """All brokers name the same coordinator for a group: the leader of its partition."""
