@@ -73,7 +73,7 @@ def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers
             fetch,
             OffsetHandlers(replicas, broker.reactor),
             TopicHandlers(topics, metadata, config, lambda: config.get(keys.DELETE_TOPIC_ENABLE)),
-            ConfigHandlers(config, metadata, topics),
+            ConfigHandlers(config, metadata, topics, broker.peers),
             ElectionHandlers(broker.partition_admin),
             ProducerHandlers(broker.producer_ids),
             CoordinatorHandlers(groups, broker.internal_topics, metadata),
