@@ -29,6 +29,7 @@ from logbus.errors import ApiError, ErrorCode, error_of
 from logbus.metastore.znodes import FEATURE_LEVEL
 from logbus.model import Endpoint
 from logbus.net.channel import Channel, Disconnected, RequestTimedOut, connect
+from logbus.net.liveness import end_when_silent
 from logbus.timers import Timers
 from logbus.wire.messages.cluster import IntroduceRequest, IntroduceResponse
 from logbus.wire.versions import VersionRange
@@ -117,7 +118,8 @@ class Peers:
     :ivar identity: asked for each introduction: the broker's epoch changes while it runs.
     :ivar listener: the listener that brokers use among themselves; None: the first one of each broker.
     :ivar connect_to: makes an endpoint, for those who have another network.
-    :ivar timeout: seconds for each answer, unless a request says otherwise.
+    :ivar timeout: seconds for each answer, unless a request says otherwise; after as long without a sign of life from
+        the other's machine a connection ends.
     """
 
     identity: Callable[[], Identity]
@@ -240,6 +242,7 @@ class Peers:
         return at
 
     async def _introduce(self, receiver_id: int, channel: Channel) -> None:
+        end_when_silent(channel.transport, self.timeout)
         me = self.identity()
         request = IntroduceRequest(
             cluster_id=me.cluster_id,
