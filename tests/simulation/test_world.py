@@ -12,6 +12,7 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.metastore.imetastore import SessionState
+from logbus.net.liveness import end_when_silent
 from logbus.testing.simulation.clock import VirtualClock
 from logbus.testing.simulation.disk import Lane
 from logbus.testing.simulation.inodes import Choice, Crashed, Directory
@@ -182,6 +183,27 @@ class NetworkTests(SynchronousTestCase):
         self.network.started(NodeReactor(self.clock, self.network, "b"))
         self.advance(5)
         self.assertEqual(client.lost, ConnectionLost)
+
+    def test_patience_ends(self) -> None:
+        """Who wants it so loses a connection to a machine that is silent; a short silence is borne."""
+        for silence in ("cut", "power"):
+            (client, server), (patient, _) = self.pair(), self.pair()
+            end_when_silent(patient.transport, 6)
+            self.network.cut("b", "a")
+            self.advance(5)
+            self.network.mend("b", "a")
+            self.advance(20)
+            self.assertIsNone(patient.lost)
+            if silence == "cut":
+                self.network.cut("b", "a")
+            else:
+                self.there.dead = True
+                self.network.ended(self.there, silently=True)
+            self.advance(5)
+            self.assertIsNone(patient.lost)
+            self.advance(2)
+            self.assertEqual((patient.lost, client.lost, server.lost), (ConnectionLost, None, None))
+            self.network.mend("b", "a")
 
     def test_one_who_does_not_read(self) -> None:
         """What it is sent waits, and who sends is told to pause."""

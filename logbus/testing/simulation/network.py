@@ -54,9 +54,12 @@ class Network:
     def cut(self, source: str, target: str) -> None:
         """Let nothing through in this direction, until :meth:`mend`, which is called as often."""
         link = self.links.between(source, target)
-        if not link.cuts:
-            link.cut_since = self.clock.now
         link.cuts += 1
+        if link.cuts == 1:
+            link.cut_since = self.clock.now
+            for stream in list(self.streams):
+                if link in (stream.link, stream.source.back.link):
+                    self._lose_patience(stream)
 
     def mend(self, source: str, target: str) -> None:
         """Take a cut back; what waits is sent again by and by."""
@@ -100,6 +103,14 @@ class Network:
                 if not silently and stream.source.connected:
                     stream.send("reset" if self.random.random() < 0.5 else "end")
                 stream.source.connected = False
+            elif silently and stream.target.reactor is process:
+                self._lose_patience(stream)
+
+    def _lose_patience(self, stream: Stream) -> None:
+        """What one end sends does not get through from now on, or no answer does: it may end the connection later."""
+        if stream.source.patience:
+            now = self.clock.now
+            self.clock.at(now + stream.source.patience, None, stream.source.end_if_silent, now)
 
 
 @implementer(IListeningPort)

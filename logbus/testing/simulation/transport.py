@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -113,11 +114,24 @@ class Stream:
         self.network.streams.pop(self, None)
 
 
+class Handle:
+    """What is underneath a transport, as far as options are set on it."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        """How long the other machine may be silent is kept; all else is of no matter here."""
+        if (level, option) == (socket.IPPROTO_TCP, getattr(socket, "TCP_USER_TIMEOUT", None)):
+            self._transport.patience = value / 1000
+
+
 @implementer(ITCPTransport, IConsumer, IPushProducer)
 class Transport:
     """
     One end of a connection, as a protocol sees it.
 
+    :ivar patience: seconds of silence of the other machine after which the connection ends; 0: it waits for hours.
     :ivar made: called when the other end accepted, at the end that asked.
     :ivar lost: called after the protocol when the connection is gone.
     """
@@ -130,6 +144,7 @@ class Transport:
         self.protocol: Any = None
         self.connected = False
         self.disconnecting = False
+        self.patience = 0.0
         self.out: Stream
         self.back: Stream
         self.made: Callable[[], object] = lambda: None
@@ -180,6 +195,12 @@ class Transport:
         if self.producer_paused and self.producer is not None and self.connected:
             self.producer_paused = False
             self.producer.resumeProducing()
+
+    def end_if_silent(self, since: float) -> None:
+        """End, if the other machine could not be heard since a time."""
+        links = (self.out.link, self.back.link)
+        if self.out.target.reactor.dead or any(link.cuts and link.cut_since <= since for link in links):
+            self.break_off()
 
     def break_off(self) -> None:
         """The connection is reset by something between the two ends."""
@@ -255,6 +276,10 @@ class Transport:
         if not self.reactor.dead:
             self.out.send("end")
         self.reactor.callLater(0, self._lose, ConnectionDone())
+
+    def getHandle(self) -> Handle:
+        """For options."""
+        return Handle(self)
 
     def getPeer(self) -> IPv4Address:
         """The other end."""
