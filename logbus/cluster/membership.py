@@ -18,6 +18,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.errors import ApiError, ConfigError, ErrorCode
+from logbus.metastore.clusterznodes import ClusterIdZnode, FeatureLevelZnode
 from logbus.metastore.imetastore import (
     ConnectionLost,
     IMetadataStore,
@@ -26,16 +27,8 @@ from logbus.metastore.imetastore import (
     SessionLost,
     SessionState,
 )
-from logbus.metastore.znodes import (
-    CLUSTER_ID,
-    FEATURES,
-    PERSISTENT_PATHS,
-    BrokerIdZnode,
-    ClusterIdZnode,
-    FeatureLevelZnode,
-    Registration,
-    uuid_text,
-)
+from logbus.metastore.znodejson import uuid_text
+from logbus.metastore.znodes import CLUSTER_ID, FEATURES, PERSISTENT_PATHS, BrokerIdZnode, Registration
 
 
 def ensure_paths(store: IMetadataStore) -> Deferred[None]:

@@ -8,8 +8,9 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.errors import ApiError, ErrorCode
+from logbus.metastore.clusterznodes import ProducerIdBlock, ProducerIdBlockZnode
 from logbus.metastore.imetastore import BadVersion, ConnectionLost, IMetadataStore, NodeExists, NoNode, SessionLost
-from logbus.metastore.znodes import PRODUCER_ID_BLOCK, ProducerIdBlock, ProducerIdBlockZnode
+from logbus.metastore.znodes import PRODUCER_ID_BLOCK
 
 BLOCK_SIZE = 1000
 LAST_ID = 2**63 - 1

@@ -15,8 +15,10 @@ from typing import Any
 from attrs import frozen
 
 from logbus.errors import LogbusError
+from logbus.metastore.clusterznodes import ClusterIdZnode, ControllerEpochZnode, FeatureLevelZnode, ProducerIdBlockZnode
 from logbus.metastore.operations import BadPath
 from logbus.metastore.tree import check_path
+from logbus.metastore.znodejson import BadZnode
 from logbus.metastore.znodes import (
     BROKER_IDS,
     CLUSTER_ID,
@@ -25,12 +27,7 @@ from logbus.metastore.znodes import (
     FEATURES,
     PRODUCER_ID_BLOCK,
     TOPICS,
-    BadZnode,
-    ClusterIdZnode,
     ConfigZnode,
-    ControllerEpochZnode,
-    FeatureLevelZnode,
-    ProducerIdBlockZnode,
     StateZnode,
     TopicZnode,
 )

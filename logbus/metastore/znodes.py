@@ -1,5 +1,6 @@
 """
-Every node that we keep: where it is, what it holds, and how that is spelled.
+Every node that we keep: where it is; and what those of brokers, topics and settings hold, and how that is spelled
+(those of the cluster as a whole are in :mod:`.clusterznodes`).
 
 The layout and the JSON are Kafka's of 0.9 and later, so that tools which know Kafka's tree find their way; keys that
 are ours come beside Kafka's and are ignored by others. Each class stands for one kind of node: ``path``, ``encode`` and
@@ -8,8 +9,6 @@ are ours come beside Kafka's and are ignored by others. Each class stands for on
 
 from __future__ import annotations
 
-import base64
-import json
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -18,7 +17,7 @@ from uuid import UUID
 
 from attrs import frozen
 
-from logbus.metastore.operations import MetastoreError
+from logbus.metastore.znodejson import Reading, dump, uuid_from_text, uuid_text
 from logbus.model import Endpoint, LeaderAndIsr, TopicPartition
 
 FEATURE_LEVEL = 1
@@ -56,10 +55,6 @@ PERSISTENT_PATHS = (
     DELETED_TOPICS,
 )
 """What must be there before anything else, parents first."""
-
-
-class BadZnode(MetastoreError):
-    """A node holds something that we cannot read; the message names it."""
 
 
 @frozen
@@ -104,33 +99,6 @@ class Assignment:
     removing: Mapping[int, tuple[int, ...]] = MappingProxyType({})
 
 
-@frozen
-class Life:
-    """One life of a broker: the epoch of its registration, and the incarnation of its process."""
-
-    epoch: int
-    incarnation: UUID | None
-
-
-@frozen
-class ControllerNode:
-    """Who the controller is: the broker's id, its incarnation, and the controller epoch that it won."""
-
-    broker_id: int
-    incarnation: UUID
-    epoch: int
-    timestamp: int
-
-
-@frozen
-class ProducerIdBlock:
-    """The producer ids that were handed out last: ``first`` to ``last``, both included, to one broker."""
-
-    broker_id: int
-    first: int
-    last: int
-
-
 class BrokerIdZnode:
     """``/brokers/ids/N``, ephemeral; its czxid is the broker's epoch. Version 5, as since Kafka 2.7."""
 
@@ -147,7 +115,7 @@ class BrokerIdZnode:
             (one for name, one in registration.endpoints.items() if security.get(name, "PLAINTEXT") == "PLAINTEXT"),
             None,
         )
-        return _dump(
+        return dump(
             {
                 "version": cls.VERSION,
                 "host": plain.host if plain else None,
@@ -169,7 +137,7 @@ class BrokerIdZnode:
 
     @classmethod
     def decode(cls, broker_id: int, data: bytes) -> Registration:
-        with _Reading(cls.path(broker_id), data, cls.VERSION) as node:
+        with Reading(cls.path(broker_id), data, cls.VERSION) as node:
             endpoints = [_endpoint(url) for url in node["endpoints"]]
             return Registration(
                 broker_id,
@@ -201,7 +169,7 @@ class TopicZnode:
 
     @classmethod
     def encode(cls, assignment: Assignment) -> bytes:
-        return _dump(
+        return dump(
             {
                 "version": cls.VERSION,
                 "topic_id": uuid_text(assignment.topic_id),
@@ -213,7 +181,7 @@ class TopicZnode:
 
     @classmethod
     def decode(cls, topic: str, data: bytes) -> Assignment:
-        with _Reading(cls.path(topic), data, cls.VERSION) as node:
+        with Reading(cls.path(topic), data, cls.VERSION) as node:
             given = _replicas(node["partitions"])
             return Assignment(
                 uuid_from_text(node["topic_id"]),
@@ -254,7 +222,7 @@ class StateZnode:
         """
         :param version: of the node: the token for the next change.
         """
-        with _Reading(cls.path(topic, partition), data, cls.VERSION) as node:
+        with Reading(cls.path(topic, partition), data, cls.VERSION) as node:
             return LeaderAndIsr(
                 int(node["leader"]),
                 int(node["leader_epoch"]),
@@ -264,65 +232,6 @@ class StateZnode:
                 tuple(map(int, node.get("eligible", ()))),
                 int(node.get("unclean_epoch", -1)),
             )
-
-
-class ControllerZnode:
-    """``/controller``, ephemeral."""
-
-    VERSION = 1
-
-    @classmethod
-    def encode(cls, controller: ControllerNode) -> bytes:
-        return _dump(
-            {
-                "version": cls.VERSION,
-                "brokerid": controller.broker_id,
-                "timestamp": str(controller.timestamp),
-                "incarnation": str(controller.incarnation),
-                "controller_epoch": controller.epoch,
-            }
-        )
-
-    @classmethod
-    def decode(cls, data: bytes) -> ControllerNode:
-        with _Reading(CONTROLLER, data, cls.VERSION) as node:
-            return ControllerNode(
-                int(node["brokerid"]),
-                UUID(node["incarnation"]),
-                int(node["controller_epoch"]),
-                int(node["timestamp"]),
-            )
-
-
-class ControllerEpochZnode:
-    """``/controller_epoch``: a number in ASCII; the node's version is the token that fences controllers."""
-
-    @staticmethod
-    def encode(epoch: int) -> bytes:
-        return str(epoch).encode("ascii")
-
-    @staticmethod
-    def decode(data: bytes) -> int:
-        if not re.fullmatch(rb"\d{1,10}", data):
-            raise BadZnode(f"{CONTROLLER_EPOCH} holds {data[:40]!r}, not a number")
-        return int(data)
-
-
-class ClusterIdZnode:
-    """``/cluster/id``: 22 characters of URL-safe base64."""
-
-    VERSION = 1
-
-    @classmethod
-    def encode(cls, cluster_id: str) -> bytes:
-        return _dump({"version": str(cls.VERSION), "id": cluster_id})
-
-    @classmethod
-    def decode(cls, data: bytes) -> str:
-        with _Reading(CLUSTER_ID, data, cls.VERSION) as node:
-            if not isinstance(node["id"], str) or not node["id"]:
-                raise ValueError("the id is empty")
-            return str(node["id"])
 
 
 class ConfigZnode:
@@ -343,11 +252,11 @@ class ConfigZnode:
 
     @classmethod
     def encode(cls, overrides: Mapping[str, str]) -> bytes:
-        return _dump({"version": cls.VERSION, "config": dict(overrides)})
+        return dump({"version": cls.VERSION, "config": dict(overrides)})
 
     @classmethod
     def decode(cls, path: str, data: bytes) -> dict[str, str]:
-        with _Reading(path, data, cls.VERSION) as node:
+        with Reading(path, data, cls.VERSION) as node:
             return {str(name): str(value) for name, value in node["config"].items()}
 
 
@@ -359,28 +268,6 @@ class DeletedTopicZnode:
         return f"{DELETED_TOPICS}/{topic}"
 
 
-class ProducerIdBlockZnode:
-    """``/latest_producer_id_block``: what was handed out last (KIP-360's numbers are strings)."""
-
-    VERSION = 1
-
-    @classmethod
-    def encode(cls, block: ProducerIdBlock) -> bytes:
-        return _dump(
-            {
-                "version": cls.VERSION,
-                "broker": block.broker_id,
-                "block_start": str(block.first),
-                "block_end": str(block.last),
-            }
-        )
-
-    @classmethod
-    def decode(cls, data: bytes) -> ProducerIdBlock:
-        with _Reading(PRODUCER_ID_BLOCK, data, cls.VERSION) as node:
-            return ProducerIdBlock(int(node["broker"]), int(node["block_start"]), int(node["block_end"]))
-
-
 class ReassignmentsZnode:
     """``/admin/reassign_partitions``: what an operator's tool asks for; the controller takes it, and removes it."""
 
@@ -388,7 +275,7 @@ class ReassignmentsZnode:
 
     @classmethod
     def encode(cls, wanted: Mapping[TopicPartition, tuple[int, ...]]) -> bytes:
-        return _dump(
+        return dump(
             {
                 "version": cls.VERSION,
                 "partitions": [
@@ -400,73 +287,11 @@ class ReassignmentsZnode:
 
     @classmethod
     def decode(cls, data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
-        with _Reading(REASSIGN_PARTITIONS, data, cls.VERSION) as node:
+        with Reading(REASSIGN_PARTITIONS, data, cls.VERSION) as node:
             return {
                 TopicPartition(str(one["topic"]), int(one["partition"])): tuple(map(int, one["replicas"]))
                 for one in node["partitions"]
             }
-
-
-class LivesZnode:
-    """
-    ``/brokers/lives``: which lives of brokers the controllers have taken note of, by broker id.
-
-    Ours: it lets a controller tell who has restarted while there was none.
-    """
-
-    VERSION = 1
-
-    @classmethod
-    def encode(cls, lives: Mapping[int, Life]) -> bytes:
-        return _dump(
-            {
-                "version": cls.VERSION,
-                "lives": {
-                    str(number): {"epoch": life.epoch, "incarnation": str(life.incarnation or UUID(int=0))}
-                    for number, life in lives.items()
-                },
-            }
-        )
-
-    @classmethod
-    def decode(cls, data: bytes) -> dict[int, Life]:
-        with _Reading(LIVES, data, cls.VERSION) as node:
-            return {
-                int(number): Life(int(life["epoch"]), UUID(life["incarnation"]))
-                for number, life in node["lives"].items()
-            }
-
-
-class FeatureLevelZnode:
-    """``/feature_level``: ours: what all brokers of the cluster can do; a number in ASCII that never falls."""
-
-    @staticmethod
-    def encode(level: int) -> bytes:
-        return str(level).encode("ascii")
-
-    @staticmethod
-    def decode(data: bytes) -> int:
-        if not re.fullmatch(rb"\d{1,9}", data):
-            raise BadZnode(f"{FEATURES} holds {data[:40]!r}, not a number")
-        return int(data)
-
-
-def uuid_text(value: UUID) -> str:
-    """A topic or cluster id as Kafka writes it: 22 characters of URL-safe base64."""
-    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode("ascii")
-
-
-def uuid_from_text(text: str) -> UUID:
-    """
-    The opposite.
-
-    :raise ValueError: it is none.
-    """
-    return UUID(bytes=base64.b64decode(text + "==", b"-_", validate=True))
-
-
-def _dump(node: Mapping[str, Any]) -> bytes:
-    return json.dumps(node, separators=(",", ":")).encode("ascii")
 
 
 def _replicas(given: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
@@ -486,31 +311,3 @@ def _endpoint(url: str) -> Endpoint:
     if found is None:
         raise ValueError(f"the endpoint {url!r} is not NAME://HOST:PORT")
     return Endpoint(found["listener"], found["v6"] or found["host"] or "", int(found["port"]))
-
-
-class _Reading:
-    """
-    Reads one node's JSON object: any surprise inside the block becomes a :class:`BadZnode` that names the node.
-    """
-
-    def __init__(self, path: str, data: bytes, known: int) -> None:
-        self._path = path
-        self._data = data
-        self._known = known
-
-    def __enter__(self) -> Mapping[str, Any]:
-        try:
-            node = json.loads(self._data)
-            version = int(node["version"])
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise BadZnode(f"{self._path} holds {self._data[:80]!r}, not a versioned JSON object") from error
-        if version > self._known:
-            raise BadZnode(f"{self._path} has version {version}, of a newer release; this one knows {self._known}")
-        found: Mapping[str, Any] = node
-        return found
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, KeyError):
-            raise BadZnode(f"{self._path} lacks {error}") from error
-        if isinstance(error, ValueError | TypeError | AttributeError | IndexError):
-            raise BadZnode(f"{self._path} cannot be read: {error}") from error

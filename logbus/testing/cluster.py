@@ -31,15 +31,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from logbus.metastore.znodes import (
-    BROKER_IDS,
-    CONTROLLER,
-    TOPICS,
-    BrokerIdZnode,
-    ControllerZnode,
-    StateZnode,
-    TopicZnode,
-)
+from logbus.metastore.clusterznodes import ControllerZnode
+from logbus.metastore.znodes import BROKER_IDS, CONTROLLER, TOPICS, BrokerIdZnode, StateZnode, TopicZnode
 from logbus.model import LeaderAndIsr
 from logbus.testing.broker import TEST_CONFIG, Broker, _Runner, local_listener
 from logbus.testing.links import EVERYBODY, Network, Way

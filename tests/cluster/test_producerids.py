@@ -7,8 +7,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.producerids import BLOCK_SIZE, LAST_ID, ProducerIds
 from logbus.errors import ApiError, ErrorCode
+from logbus.metastore.clusterznodes import ProducerIdBlock, ProducerIdBlockZnode
 from logbus.metastore.memory import MemoryEnsemble
-from logbus.metastore.znodes import PRODUCER_ID_BLOCK, ProducerIdBlock, ProducerIdBlockZnode
+from logbus.metastore.znodes import PRODUCER_ID_BLOCK
 
 
 class ProducerIdTests(SynchronousTestCase):

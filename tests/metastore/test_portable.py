@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.metastore.clusterznodes import ClusterIdZnode, LivesZnode
 from logbus.metastore.copying import NotCopied, read_all, write_all
 from logbus.metastore.memory import MemoryEnsemble, MemoryStore
 from logbus.metastore.operations import Create
@@ -21,9 +22,7 @@ from logbus.metastore.znodes import (
     PERSISTENT_PATHS,
     Assignment,
     BrokerIdZnode,
-    ClusterIdZnode,
     ConfigZnode,
-    LivesZnode,
     PartitionZnode,
     Registration,
     StateZnode,

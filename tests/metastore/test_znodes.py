@@ -9,23 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.metastore.znodes import (
-    Assignment,
-    BadZnode,
-    BrokerIdZnode,
+from logbus.metastore.clusterznodes import (
     ClusterIdZnode,
-    ConfigZnode,
     ControllerEpochZnode,
     ControllerNode,
     ControllerZnode,
     ProducerIdBlock,
     ProducerIdBlockZnode,
-    Registration,
-    StateZnode,
-    TopicZnode,
-    uuid_from_text,
-    uuid_text,
 )
+from logbus.metastore.znodejson import BadZnode, uuid_from_text, uuid_text
+from logbus.metastore.znodes import Assignment, BrokerIdZnode, ConfigZnode, Registration, StateZnode, TopicZnode
 from logbus.model import Endpoint, LeaderAndIsr
 
 ids = st.integers(0, 2**31 - 1)

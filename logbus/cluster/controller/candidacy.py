@@ -14,8 +14,9 @@ from uuid import UUID
 from attrs import frozen
 from twisted.logger import Logger
 
+from logbus.metastore.clusterznodes import ControllerEpochZnode, ControllerNode, ControllerZnode
 from logbus.metastore.imetastore import Create, IMetadataStore, MultiFailed, NodeExists, NoNode, Set, Watcher
-from logbus.metastore.znodes import CONTROLLER, CONTROLLER_EPOCH, ControllerEpochZnode, ControllerNode, ControllerZnode
+from logbus.metastore.znodes import CONTROLLER, CONTROLLER_EPOCH
 
 
 @frozen

@@ -15,7 +15,9 @@ from twisted.python.failure import Failure
 
 from logbus.cluster.controller.state import ABSENT, ControllerState, PartitionRecord, TopicRecord
 from logbus.cluster.images import BrokerImage
+from logbus.metastore.clusterznodes import FeatureLevelZnode, LivesZnode
 from logbus.metastore.imetastore import IMetadataStore, NoNode, Stat, Watcher
+from logbus.metastore.znodejson import BadZnode
 from logbus.metastore.znodes import (
     BROKER_CONFIGS,
     BROKER_IDS,
@@ -23,11 +25,8 @@ from logbus.metastore.znodes import (
     FEATURES,
     LIVES,
     TOPICS,
-    BadZnode,
     BrokerIdZnode,
     ConfigZnode,
-    FeatureLevelZnode,
-    LivesZnode,
     StateZnode,
     TopicZnode,
 )

@@ -16,7 +16,8 @@ from logbus.cluster.controller.sending import Delivery
 from logbus.cluster.controller.tenure import Tenure
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.imetastore import Delete, NoNode, Watcher
-from logbus.metastore.znodes import REASSIGN_PARTITIONS, BadZnode, ReassignmentsZnode
+from logbus.metastore.znodejson import BadZnode
+from logbus.metastore.znodes import REASSIGN_PARTITIONS, ReassignmentsZnode
 from logbus.model import TopicPartition
 
 Outcomes = dict[TopicPartition, ApiError | None]

@@ -16,7 +16,8 @@ from attrs import define, field
 from logbus.cluster.announcement import NO_OVERRIDES
 from logbus.cluster.controller.rules import Standing
 from logbus.cluster.images import BrokerImage
-from logbus.metastore.znodes import Assignment, Life
+from logbus.metastore.clusterznodes import Life
+from logbus.metastore.znodes import Assignment
 from logbus.model import LeaderAndIsr, TopicPartition
 
 ABSENT = -1

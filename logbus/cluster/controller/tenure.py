@@ -27,17 +27,9 @@ from logbus.cluster.controller.tally import Tally
 from logbus.cluster.icluster import IsrChange
 from logbus.cluster.images import BrokerImage
 from logbus.errors import ApiError, ErrorCode
+from logbus.metastore.clusterznodes import FeatureLevelZnode, Life, LivesZnode
 from logbus.metastore.imetastore import Create, Op, Set, Watcher
-from logbus.metastore.znodes import (
-    FEATURES,
-    LIVES,
-    FeatureLevelZnode,
-    Life,
-    LivesZnode,
-    PartitionZnode,
-    StateZnode,
-    TopicZnode,
-)
+from logbus.metastore.znodes import FEATURES, LIVES, PartitionZnode, StateZnode, TopicZnode
 from logbus.model import LeaderAndIsr, TopicPartition
 
 

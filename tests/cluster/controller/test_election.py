@@ -30,7 +30,7 @@ from logbus.cluster.controller.state import (
 )
 from logbus.cluster.images import BrokerImage
 from logbus.errors import ApiError, ErrorCode
-from logbus.metastore.znodes import Life
+from logbus.metastore.clusterznodes import Life
 from logbus.model import LeaderAndIsr, TopicPartition, new_topic_id
 
 UP, LEAVING, GONE = Standing.UP, Standing.LEAVING, Standing.GONE
