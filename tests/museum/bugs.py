@@ -1,0 +1,182 @@
+"""
+Bugs that systems of this kind have had, each as a change of the product while it runs.
+
+Each is found by simulated clusters in which things go wrong, within a stated number of seeds, or by a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from attrs import evolve, frozen
+from twisted.internet.defer import Deferred
+
+from logbus.cluster.controller import election, isrchanges
+from logbus.cluster.controller.fence import Fence
+from logbus.cluster.followers import NEVER, Follower
+from logbus.cluster.following import Followed
+from logbus.cluster.leaderfetch import LeaderFetch
+from logbus.cluster.partition import Partition
+from logbus.cluster.reads import Reader
+from logbus.cluster.receiver import AnnouncementReceiver
+from logbus.cluster.replica import Replica
+from logbus.cluster.role import Role
+from logbus.cluster.truncation import TruncateTo
+from logbus.model import IsrChange
+from logbus.storage import copying, flush
+from logbus.storage.flush import GroupCommit
+from logbus.storage.log import ReadResult
+from logbus.storage.producers import Producers
+from logbus.testing.simulation.run import Settings
+
+USUAL = Settings(seconds=60, between=4)
+MOVES = ("kill", "isolate", "freeze", "expire", "cut", "one-way-cut", "cut-off", "restart", "slow-link")
+ELECTIONS = evolve(USUAL, kinds=MOVES, between=3)
+CUTS = ("power-cut", "power-cut-at-step", "blackout", "isolate", "cut", "freeze", "slow-sync")
+POWER = evolve(USUAL, kinds=CUTS, between=3)
+
+
+@frozen
+class Bug:
+    """
+    :ivar changes: object, attribute, and what is there instead.
+    :ivar settings: of the runs that are to find it; ``seeds``: how many of them it may take.
+    :ivar test: which finds it, where faults would have to come in so rare an order that few seeds have it.
+    """
+
+    changes: tuple[tuple[Any, str, Any], ...]
+    settings: Settings | None = None
+    seeds: int = 0
+    test: str = ""
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """The product has the bug meanwhile."""
+        with ExitStack() as stack:
+            for where, name, instead in self.changes:
+                stack.enter_context(patch.object(where, name, instead))
+            yield
+
+
+_ADD = LeaderFetch.add
+
+
+def _add_and_cut(self: LeaderFetch, followed: Followed) -> None:
+    _ADD(self, followed)
+    log = followed.replica.log
+    offset = max(followed.replica.high_watermark, log.log_start_offset)
+    if offset < log.log_end_offset:
+        self._follow_up(followed, TruncateTo(offset))
+
+
+def _begin_with_old_positions(self: Partition, log_end_offset: int, now: float) -> None:
+    self.epoch_start_offset = log_end_offset
+    isr = self.leader_and_isr.isr
+    self.followers = {n: Follower(n, now if n in isr else NEVER) for n in self._others()}
+    for n, follower in self.followers.items():
+        if n in isr:
+            follower.log_end_offset = log_end_offset
+
+
+def _count_committed_isr(self: Partition) -> None:
+    isr = self.leader_and_isr.isr
+    self._counted = tuple(f for f in self.followers.values() if f.broker_id in isr)
+    self._alone = self.is_leader and not self._counted and self.has_enough_replicas
+
+
+def _durable_here(self: Replica) -> Deferred[None] | None:
+    return self.log.flush() if self.log.config.flush_before_ack else None
+
+
+async def _commit_unchecked(self: Fence, ops: Any) -> None:
+    await self.store.multi(list(ops))
+
+
+def _sync_nothing(*_: Any) -> None:
+    return None
+
+
+def _failed_is_done(self: GroupCommit, _: Any, waiters: list[Deferred[None]]) -> None:
+    self._done(None, waiters)
+
+
+def _forget_doubt(self: Partition, change: IsrChange) -> None:
+    if self._answered(change):
+        self.pending = None
+        self._recount()
+
+
+def _read_all(self: Replica, offset: int, max_bytes: int, *, committed: bool, min_one: bool) -> ReadResult:
+    return self.log.read(offset, max_bytes, None, min_one)
+
+
+async def _check_nothing(*_: Any) -> None:
+    return None
+
+
+def _no_producers(self: Producers, *_: Any) -> None:
+    return None
+
+
+_CONTROLLER = "tests.cluster.controller."
+_PARTITION = "tests.cluster.test_partition_isr."
+
+BUGS: dict[str, Bug] = {
+    # Found by the simulation.
+    "a new follower cuts its log at the high watermark": Bug(((LeaderFetch, "add", _add_and_cut),), ELECTIONS, 20),
+    "the leader does not look for divergence": Bug(((Reader, "_diverges", lambda *_: False),), ELECTIONS, 20),
+    "acks=all does not wait for the others": Bug(((Replica, "durable", _durable_here),), ELECTIONS, 20),
+    "consumers read beyond the high watermark": Bug(((Replica, "read", _read_all),), ELECTIONS, 20),
+    "followers do not know producers": Bug(((Producers, "appended", _no_producers),), ELECTIONS, 10),
+    "nothing is synced": Bug(((flush, "sync_all", _sync_nothing),), POWER, 20),
+    "a follower fetches on from what it has not synced": Bug(((Followed, "is_synced", True),), POWER, 20),
+    # Found by a test.
+    "leader epochs are not compared": Bug(
+        ((Role, "check_epoch", lambda *_: None),),
+        test="tests.cluster.test_partition.PartitionTests.test_epochs_fence_clients",
+    ),
+    "positions of an earlier epoch count": Bug(
+        ((Partition, "_begin", _begin_with_old_positions),),
+        test=_PARTITION + "HighWatermarkTests.test_it_moves_only_past_the_start_of_the_epoch",
+    ),
+    "the high watermark counts the committed ISR only": Bug(
+        ((Partition, "_recount", _count_committed_isr),),
+        test=_PARTITION + "ExpansionTests.test_who_was_asked_for_counts_before_the_answer",
+    ),
+    "a request to the controller without an answer is forgotten": Bug(
+        ((Partition, "unanswered", _forget_doubt),), test=_PARTITION + "ExpansionTests.test_no_answer_does_not"
+    ),
+    "who is behind joins the ISR": Bug(
+        ((Partition, "_may_join", lambda *_: True),),
+        test=_PARTITION + "ExpansionTests.test_and_the_start_of_the_epoch",
+    ),
+    "the minimum of replicas is not looked at": Bug(
+        ((Role, "enough_replicas", 1),),
+        test=_PARTITION + "HighWatermarkTests.test_it_stands_still_while_too_few_are_in_sync",
+    ),
+    "a controller writes without the check": Bug(
+        ((Fence, "_commit", _commit_unchecked),), test=_CONTROLLER + "test_fence.FenceTests.test_deposed"
+    ),
+    "who lost its page cache stays in sync": Bug(
+        ((election, "_trusted", lambda current, lost: (current.isr, current.eligible)),),
+        test=_CONTROLLER + "test_election.ElectionTests.test_back_with_less",
+    ),
+    "nobody is remembered as eligible": Bug(
+        ((election, "still_eligible", lambda *_: ()), (isrchanges, "still_eligible", lambda *_: ())),
+        test=_CONTROLLER + "test_isrchanges.GrantedTests.test_eligible",
+    ),
+    "announcements of a deposed controller are applied": Bug(
+        ((AnnouncementReceiver, "_check", _check_nothing),),
+        test="tests.cluster.test_receiver.ReceiverTests.test_fencing",
+    ),
+    "a follower appends what is damaged": Bug(
+        ((copying, "batch_problem", lambda *_: None),),
+        test="tests.storage.test_log.AppendTests.test_from_a_leader_gone_wrong",
+    ),
+    "a sync that failed counts as done": Bug(
+        ((GroupCommit, "_failed", _failed_is_done),), test="tests.handlers.test_produce.Durable.test_a_sync_that_fails"
+    ),
+}
