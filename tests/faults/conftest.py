@@ -14,14 +14,14 @@ from tests.faults.logs import wait_same
 from tests.faults.nemesis import Nemesis
 from tests.faults.traffic import Traffic, create
 
-FAULTY_CONFIG = {"zookeeper.session.timeout.ms": "3000", "replica.lag.time.max.ms": "3000"}
+FAULTY_CONFIG = {"zookeeper.session.timeout.ms": "2000", "replica.lag.time.max.ms": "2000"}
 
 USUAL = re.compile("ing factory|VersionHandlers")
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Three brokers that miss each other after three seconds; every test leaves it whole."""
+    """Three brokers that miss each other after two seconds; every test leaves it whole."""
     with Cluster(config=FAULTY_CONFIG) as running:
         yield running
 

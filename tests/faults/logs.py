@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from logbus.testing.cluster import Cluster, ClusterBroker
+from logbus.testing.cluster import Cluster
 
 # Base offset, length, leader epoch, magic, CRC, attributes, last offset delta.
 _HEADER = struct.Struct(">qiibIhi")
@@ -22,14 +22,14 @@ class Batch(NamedTuple):
     data: bytes
 
 
-def directory_of(broker: ClusterBroker, topic: str, partition: int) -> Path:
+def directory_of(data_dir: Path, topic: str, partition: int) -> Path:
     """Where a replica is."""
-    return broker.data_dir / f"{topic}-{partition}"
+    return data_dir / f"{topic}-{partition}"
 
 
-def batches(broker: ClusterBroker, topic: str, partition: int) -> Iterator[Batch]:
+def batches(data_dir: Path, topic: str, partition: int) -> Iterator[Batch]:
     """What a replica's segments hold, one after the other; up to what is not written wholly."""
-    for path in sorted(directory_of(broker, topic, partition).glob("*.log")):
+    for path in sorted(directory_of(data_dir, topic, partition).glob("*.log")):
         data, at = path.read_bytes(), 0
         while at + _HEADER.size <= len(data):
             base, length, epoch, _, _, _, delta = _HEADER.unpack_from(data, at)
@@ -39,9 +39,9 @@ def batches(broker: ClusterBroker, topic: str, partition: int) -> Iterator[Batch
             at += 12 + length
 
 
-def end_of(broker: ClusterBroker, topic: str, partition: int) -> int:
+def end_of(data_dir: Path, topic: str, partition: int) -> int:
     """The offset after a replica's last record."""
-    return max((batch.end for batch in batches(broker, topic, partition)), default=0)
+    return max((batch.end for batch in batches(data_dir, topic, partition)), default=0)
 
 
 def differences(cluster: Cluster, topic: str, partition: int, below: int) -> list[str]:
@@ -52,11 +52,11 @@ def differences(cluster: Cluster, topic: str, partition: int, below: int) -> lis
     """
     found = []
     first, *others = cluster.brokers
-    wanted = [batch for batch in batches(first, topic, partition) if batch.start < below]
+    wanted = [batch for batch in batches(first.data_dir, topic, partition) if batch.start < below]
     if not wanted or wanted[-1].end < below:
         found.append(f"broker {first.id} ends before {below}")
     for other in others:
-        theirs = [batch for batch in batches(other, topic, partition) if batch.start < below]
+        theirs = [batch for batch in batches(other.data_dir, topic, partition) if batch.start < below]
         if len(theirs) != len(wanted):
             found.append(f"brokers {first.id} and {other.id} have {len(wanted)} and {len(theirs)} batches")
         for one, two in zip(wanted, theirs, strict=False):
@@ -76,10 +76,10 @@ def wait_same(cluster: Cluster, topic: str, partitions: int = 1) -> list[str]:
     found = []
     for partition in range(partitions):
         led = cluster.leader(topic, partition)
-        end = end_of(led, topic, partition)
+        end = end_of(led.data_dir, topic, partition)
         cluster.wait_until(
             lambda end=end, partition=partition: all(  # type: ignore[misc]
-                end_of(broker, topic, partition) == end for broker in cluster.brokers
+                end_of(broker.data_dir, topic, partition) == end for broker in cluster.brokers
             ),
             f"all replicas of {topic}-{partition} at {end}",
         )

@@ -81,16 +81,6 @@ def test_cut_off_from_zookeeper(cluster: Cluster, nemesis: Nemesis, role: Role) 
     assert nemesis.injected.total() == 1
 
 
-@ROLES
-def test_isolated(cluster: Cluster, nemesis: Nemesis, role: Role) -> None:
-    """Neither ZooKeeper nor brokers reach it, while clients do."""
-    with load(cluster, at_least=300) as traffic:
-        hit = role(cluster, traffic.topic)
-        with nemesis.isolated(hit):
-            others_serve(cluster, traffic, hit)
-    assert nemesis.injected.total() == 1
-
-
 @pytest.mark.parametrize("way", ["both", "from", "to"])
 def test_leader_cut_off_from_the_brokers(cluster: Cluster, nemesis: Nemesis, way: str) -> None:
     """It has its session, so it leads on; what nobody else gets is not acknowledged, and goes on afterwards."""

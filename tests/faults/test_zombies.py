@@ -10,7 +10,7 @@ import json
 import socket
 import time
 from contextlib import closing
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 from confluent_kafka import KafkaError
@@ -49,15 +49,15 @@ class Naive:
             topic = TopicProduceData(name=self.topic, partition_data=[data])
             request = ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[topic])
             _, parts = self._wire.request(request, 9)
-            self._socket.sendall(b"".join(bytes(part) for part in parts))
+            self._socket.sendall(b"".join(cast("list[bytes]", parts)))
 
-    def answers(self) -> list[ErrorCode]:
+    def answers(self) -> list[int]:
         """What it was told; if the broker hangs up, nothing more."""
-        told = []
+        told: list[int] = []
         with self._socket.makefile("rb") as stream:
             while self._wire.outstanding and len(prefix := stream.read(4)) == 4:
                 _, response = self._wire.receive(stream.read(int.from_bytes(prefix, "big")))
-                told.append(ErrorCode(response.responses[0].partition_responses[0].error_code))
+                told.append(response.responses[0].partition_responses[0].error_code)
         return told
 
     def close(self) -> None:
@@ -67,7 +67,7 @@ class Naive:
 
 def values_on(broker: ClusterBroker, topic: str) -> bytes:
     """All that a broker's log holds, uncompressed."""
-    return b"".join(batch.data for batch in batches(broker, topic, 0))
+    return b"".join(batch.data for batch in batches(broker.data_dir, topic, 0))
 
 
 def test_a_leader_stood_still(cluster: Cluster, nemesis: Nemesis) -> None:

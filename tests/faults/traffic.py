@@ -76,6 +76,7 @@ class Traffic:
     :param rate: records a second.
 
     :ivar history: what happened so far.
+    :ivar worst_pause: the longest time, in seconds, in which a partition acknowledged nothing.
     :ivar refused: errors that the producer gave up with: there should be none.
     :ivar lost_place: errors of the consumer, which only those of the log itself become.
     """
@@ -93,7 +94,7 @@ class Traffic:
         self._others = 0
         self._acknowledged = 0
         self._next_offsets = dict.fromkeys(range(partitions), 0)
-        self._last_acknowledged = time.monotonic()
+        self._last_acknowledged = dict.fromkeys(range(partitions), time.monotonic())
         self._ending = threading.Event()
         self._written = threading.Event()
         self._producer = Producer({**PRODUCER, "bootstrap.servers": cluster.bootstrap, "error_cb": self._failed})
@@ -128,13 +129,13 @@ class Traffic:
         """Wait until nothing was acknowledged for some time."""
 
         def quiet() -> bool:
-            return time.monotonic() - self._last_acknowledged >= seconds
+            return time.monotonic() - max(self._last_acknowledged.values()) >= seconds
 
         self.cluster.wait_until(quiet, f"{seconds:g} s without an acknowledged record", within)
 
     def restart_pauses(self) -> None:
         """Forget the longest pause."""
-        self._last_acknowledged = time.monotonic()
+        self._last_acknowledged = dict.fromkeys(range(self.partitions), time.monotonic())
         self.worst_pause = 0.0
 
     def finish(self) -> None:
@@ -201,8 +202,8 @@ class Traffic:
             end = time.monotonic()
             partition = message.partition() or 0
             if error is None:
-                self.worst_pause = max(self.worst_pause, end - self._last_acknowledged)
-                self._last_acknowledged = end
+                self.worst_pause = max(self.worst_pause, end - self._last_acknowledged[partition])
+                self._last_acknowledged[partition] = end
                 self._acknowledged += 1
                 self._next_offsets[partition] = max(self._next_offsets[partition], (message.offset() or 0) + 1)
             elif error.code() != KafkaError._PURGE_QUEUE:

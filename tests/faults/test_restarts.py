@@ -1,0 +1,85 @@
+"""Brokers that stop in order, and brokers that must not start: what clients notice of it is nothing."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from logbus.testing.broker import BrokerFailed
+from logbus.testing.cluster import Cluster, ClusterBroker
+from logbus.testing.process import BrokerProcess
+from tests.faults.conftest import load
+from tests.faults.nemesis import Nemesis
+
+SECONDS = 60.0
+NOTHING = "intruder=kafka:tcp:0:interface=127.0.0.1"
+
+
+def test_a_rolling_restart(cluster: Cluster, nemesis: Nemesis) -> None:
+    """Each broker stops in turn: it hands over first, so writes hardly pause, and no retrying client sees an error."""
+    with load(cluster, at_least=1000, partitions=3) as traffic:
+        for broker in cluster.brokers:
+            begin = time.monotonic()
+            nemesis.bounce(broker)
+            assert time.monotonic() - begin < 30
+            traffic.more(100)
+            cluster.wait_in_sync(traffic.topic)
+        # A session's timeout would be two seconds.
+        assert traffic.worst_pause < 2.0, f"writes stood still for {traffic.worst_pause:.1f} s"
+        assert traffic.refused == []
+    assert nemesis.injected.total() == 3
+
+
+def intruder(broker: ClusterBroker, data_dir: Path, **config: str) -> BrokerProcess:
+    """Another process with the settings of a broker, and others."""
+    settings = {**broker.config, "inter.broker.listener.name": "intruder", **config}
+    return BrokerProcess(settings, data_dir, [NOTHING])
+
+
+def refused(process: BrokerProcess, words: str) -> None:
+    """It ends by itself, and says why."""
+    try:
+        with pytest.raises(BrokerFailed, match=words):
+            process.wait_ready(SECONDS)
+    finally:
+        process.kill()
+
+
+def test_an_id_that_is_taken(cluster: Cluster, tmp_path: Path) -> None:
+    """A broker with the id of one that lives gives up, and disturbs nobody."""
+    with load(cluster, at_least=300) as traffic:
+        epochs = [broker.epoch for broker in cluster.brokers]
+        refused(intruder(cluster.brokers[1], tmp_path / "data"), "broker.id 1 is taken by a broker at")
+        traffic.more(100)
+        assert [broker.epoch for broker in cluster.brokers] == epochs
+
+
+def test_a_data_directory_that_is_taken(cluster: Cluster) -> None:
+    """Two processes never write to one data directory."""
+    with load(cluster, at_least=300) as traffic:
+        refused(intruder(cluster.brokers[1], cluster.brokers[1].data_dir), "(?i)lock|in use|another")
+        traffic.more(100)
+
+
+def test_a_directory_of_another_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    """Nor does a broker take logs of another cluster for its own."""
+    foreign = tmp_path / "data"
+    foreign.mkdir()
+    mine = cluster.brokers[1].data_dir / "meta.properties"
+    lines = mine.read_text().splitlines()
+    changed = ["cluster.id=AAAAAAAAAAAAAAAAAAAAAA" if line.startswith("cluster.id=") else line for line in lines]
+    assert changed != lines
+    shutil.copy(mine, foreign)
+    (foreign / "meta.properties").write_text("\n".join([*changed, ""]))
+    refused(intruder(cluster.brokers[1], foreign), "(?i)cluster")
+
+
+def test_a_directory_of_another_broker(cluster: Cluster, tmp_path: Path) -> None:
+    """A data directory that was moved to a broker with another id is refused."""
+    foreign = tmp_path / "data"
+    foreign.mkdir()
+    shutil.copy(cluster.brokers[0].data_dir / "meta.properties", foreign)
+    refused(intruder(cluster.brokers[1], foreign), "(?i)broker.id")
