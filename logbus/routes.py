@@ -23,6 +23,7 @@ from logbus.handlers.group_admin import GroupAdminHandlers
 from logbus.handlers.group_offsets import GroupOffsetHandlers
 from logbus.handlers.groups import GroupHandlers
 from logbus.handlers.leaders import LeaderHints
+from logbus.handlers.log_dirs import LogDirHandlers
 from logbus.handlers.metadata import MetadataHandlers
 from logbus.handlers.offsets import OffsetHandlers
 from logbus.handlers.opening import ABOUT_THE_CLUSTER
@@ -75,6 +76,7 @@ def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers
             TopicHandlers(topics, metadata, config, lambda: config.get(keys.DELETE_TOPIC_ENABLE)),
             ConfigHandlers(config, metadata, topics, broker.peers),
             ElectionHandlers(broker.partition_admin),
+            LogDirHandlers(replicas),
             ProducerHandlers(broker.producer_ids),
             CoordinatorHandlers(groups, broker.internal_topics, metadata),
             GroupHandlers(groups),

@@ -39,6 +39,7 @@ from logbus.wire.messages.elections import (
     ReassignableTopic,
     TopicPartitions,
 )
+from logbus.wire.messages.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from logbus.wire.messages.metadata import DescribeClusterRequest, MetadataRequest, MetadataRequestTopic
 from logbus.wire.messages.records import (
     ForgottenTopic,
@@ -118,6 +119,7 @@ def valid_requests(server: MemoryBroker) -> list[Any]:
         CreatePartitionsRequest(
             topics=[CreatePartitionsTopic(name="made", count=4, assignments=None)], timeout_ms=100, validate_only=False
         ),
+        DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic="t", partitions=[0, 1])]),
         ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[0, 1])], timeout_ms=100),
         AlterPartitionReassignmentsRequest(
             topics=[ReassignableTopic(name="t", partitions=[ReassignablePartition(partition_index=0, replicas=[0])])],

@@ -26,6 +26,7 @@ NOT_IN_KIO = {
     "CreateTopics": {0, 1},
     "DeleteTopics": {0},
     "DescribeConfigs": {0},
+    "DescribeLogDirs": {0},
     "OffsetForLeaderEpoch": {0, 1},
     "OffsetCommit": {0, 1},
     "OffsetFetch": {0},

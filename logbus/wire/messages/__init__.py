@@ -8,6 +8,7 @@ The messages, one family per module, and the register of APIs by number.
 :mod:`~logbus.wire.messages.topics`            topics created and deleted
 :mod:`~logbus.wire.messages.configs`           settings described and altered
 :mod:`~logbus.wire.messages.elections`         leaders elected, replicas reassigned
+:mod:`~logbus.wire.messages.log_dirs`          what is in log directories
 :mod:`~logbus.wire.messages.transactions`      producer ids
 :mod:`~logbus.wire.messages.groups`            coordinators, members of groups
 :mod:`~logbus.wire.messages.consumer_groups`   groups of the newer protocol (KIP-848)
@@ -41,6 +42,7 @@ _FAMILIES = {
     "topics": {19: "CreateTopics", 20: "DeleteTopics", 21: "DeleteRecords", 37: "CreatePartitions"},
     "configs": {32: "DescribeConfigs", 33: "AlterConfigs", 44: "IncrementalAlterConfigs"},
     "elections": {43: "ElectLeaders", 45: "AlterPartitionReassignments", 46: "ListPartitionReassignments"},
+    "log_dirs": {35: "DescribeLogDirs"},
     "transactions": {22: "InitProducerId"},
     "groups": {
         10: "FindCoordinator",

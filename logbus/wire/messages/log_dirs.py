@@ -1,0 +1,69 @@
+"""
+What is in a broker's log directories: DescribeLogDirs (35).
+"""
+
+from __future__ import annotations
+
+from logbus.wire.schema import Bool, Int16, Int32, Int64, String, field, message, struct
+
+
+@struct
+class DescribableLogDirTopic:
+    """Partitions of one topic."""
+
+    topic: String
+    partitions: list[Int32]
+
+
+@message(35, versions="0-4", flexible="2+")
+class DescribeLogDirsRequest:
+    """Ask where logs are and how large (KIP-113); ``topics`` None stands for all."""
+
+    topics: list[DescribableLogDirTopic] | None = None
+
+
+@struct
+class DescribeLogDirsPartition:
+    """
+    One log.
+
+    :ivar partition_size: bytes of its segments.
+    :ivar offset_lag: how far its end is behind the high watermark.
+    """
+
+    partition_index: Int32
+    partition_size: Int64 = 0
+    offset_lag: Int64 = 0
+    is_future_key: Bool = False
+
+
+@struct
+class DescribeLogDirsTopic:
+    """The logs of one topic."""
+
+    name: String
+    partitions: list[DescribeLogDirsPartition] = field(factory=list)
+
+
+@struct
+class DescribeLogDirsResult:
+    """
+    One log directory.
+
+    :ivar total_bytes: of its volume, as ``usable_bytes`` (KIP-827); −1: not known.
+    """
+
+    error_code: Int16 = 0
+    log_dir: String = ""
+    topics: list[DescribeLogDirsTopic] = field(factory=list)
+    total_bytes: Int64 = field("4+", default=-1, ignorable=True)
+    usable_bytes: Int64 = field("4+", default=-1, ignorable=True)
+
+
+@message(35, versions="0-4", flexible="2+")
+class DescribeLogDirsResponse:
+    """The answer to :class:`DescribeLogDirsRequest`."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = field("3+", default=0, ignorable=True)
+    results: list[DescribeLogDirsResult] = field(factory=list)

@@ -1,0 +1,58 @@
+"""DescribeLogDirs."""
+
+from __future__ import annotations
+
+from logbus.errors import ErrorCode, StorageError
+from logbus.testing.simulation.disk import MemoryDisk
+from logbus.wire.messages.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest, DescribeLogDirsResponse
+from tests.handlers.kit import HandlerCase, MemoryBroker, a_batch, produce_request
+
+
+class LogDirTests(HandlerCase):
+    """Where the logs of a broker are."""
+
+    def setUp(self) -> None:
+        self.server = MemoryBroker(disks=[MemoryDisk("/first"), MemoryDisk("/second")]).start()
+        self.addCleanup(self.server.close)
+        self.client = self.server.connect()
+        self.server.create("t", 3)
+        self.server.create("u", 1)
+
+    def ask(self, version: int, *topics: DescribableLogDirTopic) -> DescribeLogDirsResponse:
+        found: DescribeLogDirsResponse = self.client.ask(DescribeLogDirsRequest(topics=list(topics) or None), version)
+        return found
+
+    def test_all(self) -> None:
+        """Each log is in one directory, with the bytes of its segments, at every version."""
+        self.client.ask(produce_request(a_batch(b"v" * 100), "t", 2), 9)
+        replica = self.server.broker.replicas.get("t", 2)
+        for version in range(5):
+            found = self.ask(version)
+            self.assertEqual(found.error_code, 0)
+            self.assertEqual(
+                [(each.error_code, each.log_dir) for each in found.results], [(0, "/first"), (0, "/second")]
+            )
+            logs = [
+                ((topic.name, one.partition_index), (one.partition_size, one.offset_lag, one.is_future_key))
+                for each in found.results
+                for topic in each.topics
+                for one in topic.partitions
+            ]
+            self.assertEqual(len(logs), 4)
+            nothing = (0, 0, False)
+            wanted = {("t", 0): nothing, ("t", 1): nothing, ("t", 2): (replica.log.size, 0, False), ("u", 0): nothing}
+            self.assertEqual(dict(logs), wanted)
+
+    def test_some(self) -> None:
+        """Only what was asked for; what is not here is left out, directories are not."""
+        found = self.ask(4, DescribableLogDirTopic(topic="t", partitions=[1, 9]))
+        self.assertEqual(len(found.results), 2)
+        named = [(t.name, p.partition_index) for each in found.results for t in each.topics for p in t.partitions]
+        self.assertEqual(named, [("t", 1)])
+
+    def test_offline(self) -> None:
+        """A directory that failed is there with its error, and without logs."""
+        self.server.disks[1].fail(StorageError("gone"))
+        first, second = self.ask(4).results
+        self.assertEqual((first.error_code, second.error_code), (0, ErrorCode.KAFKA_STORAGE_ERROR))
+        self.assertEqual((second.log_dir, second.topics), ("/second", []))
