@@ -12,7 +12,7 @@ class FetchSettings:
     """
     How followers fetch (``replica.fetch.*``, ``replica.socket.timeout.ms``).
 
-    :ivar max_bytes: of one partition; ``response_max_bytes``: of an answer.
+    :ivar max_bytes: of one partition, several times as much where few are busy; ``response_max_bytes``: of an answer.
     :ivar backoff: the longest pause after a failure, in seconds.
     :ivar timeout: for an answer, in seconds, besides the time that the leader waits for records.
     """

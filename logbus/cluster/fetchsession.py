@@ -67,6 +67,11 @@ class FetchSessionClient:
         """What the next fetch asks for, one way or the other."""
         return self._wanted
 
+    @property
+    def named(self) -> int:
+        """How many partitions the next fetch names."""
+        return len(self._wanted) if self.epoch == INITIAL_EPOCH else len(self._changed)
+
     def want(self, key: Key, ask: Ask) -> None:
         """Ask for this of a partition from the next fetch on. It goes behind those that were changed before it."""
         self._wanted.pop(key, None)

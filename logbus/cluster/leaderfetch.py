@@ -37,6 +37,9 @@ from logbus.wire.messages.records import FetchRequest, FetchResponse, PartitionD
 PATIENCE = 0.02
 """Seconds that the next fetch waits for syncs, and that a leader may hold it back while some are under way."""
 
+AT_MOST = 4
+"""Times ``replica.fetch.max.bytes`` that are asked of one partition: a longer answer would hold up others."""
+
 ChannelFor = Callable[[int, str], Deferred[Channel]]
 """Gives the connection to a broker for a purpose."""
 
@@ -214,7 +217,7 @@ class LeaderFetch:
             # not named in a session that goes on.
             session.reset()
             self._fetched_in = broker_epoch
-        topics, forgotten = session.next_fetch(settings.max_bytes)
+        topics, forgotten = session.next_fetch(self._share(settings))
         request = FetchRequest(
             replica_state=ReplicaState(replica_id=self.broker_id, replica_epoch=broker_epoch),
             max_wait_ms=wait_ms,
@@ -227,6 +230,11 @@ class LeaderFetch:
         )
         response: FetchResponse = await channel.request(request, timeout=wait_ms / 1000 + settings.timeout)
         return response
+
+    def _share(self, settings: FetchSettings) -> int:
+        """Bytes to ask for of one partition: where few are busy more than usual, as every fetch has its price."""
+        fair = settings.response_max_bytes // max(1, self._session.named)
+        return max(settings.max_bytes, min(AT_MOST * settings.max_bytes, fair))
 
     def _wait_ms(self, settings: FetchSettings) -> int:
         """How long the leader may hold the fetch back: no longer than until another partition is to be asked for."""

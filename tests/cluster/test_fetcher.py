@@ -20,13 +20,18 @@ from logbus.records.batch import iter_batches
 from logbus.storage.istorage import Lane
 from logbus.testing.simulation.disk import MemoryDisk, broken
 from logbus.timers import Timers
-from logbus.wire.messages.records import ReplicaState
+from logbus.wire.messages.records import FetchRequest, ReplicaState
 from tests.cluster.leaders import FakeLeader, Led
 from tests.storage.builders import a_manager, batch, data_of
 
 LEADER, FOLLOWER = 1, 2
 TOPIC = UUID(int=7)
 UNFLUSHED = TopicConfig(flush_before_ack=False)
+
+
+def shares_of(request: FetchRequest) -> list[int]:
+    """The most bytes that a fetch asks for of each partition that it names."""
+    return [asked.partition_max_bytes for topic in request.topics for asked in topic.partitions]
 
 
 class FetcherCase(SynchronousTestCase):
@@ -98,6 +103,22 @@ class FetchTests(FetcherCase):
         asked = request.topics[0].partitions[0]
         self.assertEqual((asked.current_leader_epoch, asked.last_fetched_epoch), (0, 0))
         self.assertEqual((self.fetcher.counters.records, self.fetcher.counters.failed_fetches), (3, 0))
+
+    def test_few_busy_partitions_give_more_at_a_time(self) -> None:
+        """A partition's share of an answer is larger the fewer are busy, up to four times the setting."""
+        self.settings = FetchSettings(max_bytes=1000, response_max_bytes=6000)
+
+        led = [self.lead(n) for n in range(8)]
+        self.follow(self.replica(0))
+        self.assertEqual(shares_of(self.leader.requests[-1]), [4000])
+        for n in range(1, 8):
+            self.follow(self.replica(n))
+        self.clock.pump([0.1] * 10)
+        self.assertIn([1000] * 7, [shares_of(request) for request in self.leader.requests])
+        for one in led[:2]:
+            one.log.append_as_leader(batch(b"a"), one.epoch)
+        self.leader.answer()
+        self.assertEqual(shares_of(self.leader.requests[-1]), [3000, 3000])
 
     def test_the_high_watermark(self) -> None:
         """It is the leader's, but never beyond our own end, and never goes back."""

@@ -23,7 +23,8 @@ REPLICA_FETCH_WAIT_MAX_MS = int32(
 REPLICA_FETCH_MAX_BYTES = int32(
     "replica.fetch.max.bytes",
     1024 * 1024,
-    "Bytes of one partition that a follower asks for at a time; a larger batch comes whole.",
+    "Bytes of one partition that a follower asks for at a time, up to four times as many where few are busy; "
+    "a larger batch comes whole.",
     at_least=0,
 )
 REPLICA_FETCH_RESPONSE_MAX_BYTES = int32(
