@@ -45,6 +45,11 @@ class View:
         self._connecting: dict[tuple[int, str], list[Deferred[Channel]]] = {}
         self._refreshing: list[Deferred[None]] | None = None
 
+    @property
+    def brokers(self) -> list[int]:
+        """The ids of all that are known."""
+        return sorted(self._brokers)
+
     def sleep(self, seconds: float) -> Deferred[None]:
         """Fires after so many seconds."""
         return deferLater(self.reactor, seconds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from attrs import define, field
@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred
 
 from logbus.testing.simulation.disk import broken, no_space
 from logbus.testing.simulation.node import BrokerNode, World, host_of
+from logbus.testing.simulation.operations import Operator
 from logbus.testing.simulation.schedule import Fault
 from logbus.testing.simulation.timeddisk import SYNC_SECONDS
 
@@ -18,7 +19,7 @@ from logbus.testing.simulation.timeddisk import SYNC_SECONDS
 @define(eq=False)
 class Nemesis:
     """
-    :ivar clients: the addresses of clients.
+    :ivar clients: the addresses of clients; ``operator``: one of them, who asks brokers for changes.
     :ivar effects: how often a kind of fault was seen to have an effect.
     :ivar moot: how often it had none, since the broker was down already, or nobody noticed.
     :ivar told: every fault and recovery, as lines.
@@ -28,11 +29,13 @@ class Nemesis:
     nodes: Mapping[int, BrokerNode]
     clients: Sequence[str]
     trace: Callable[[str], None]
+    operator: Operator
     effects: Counter[str] = field(factory=Counter, init=False)
     moot: Counter[str] = field(factory=Counter, init=False)
     told: list[str] = field(factory=list, init=False)
     _mends: dict[int, Callable[[], None]] = field(factory=dict, init=False)
     _number: int = field(default=0, init=False)
+    _mended: bool = field(default=False, init=False)
 
     def do(self, fault: Fault) -> None:
         """Let it happen now."""
@@ -46,6 +49,7 @@ class Nemesis:
     def mend_all(self) -> None:
         """End everything that still goes wrong, and start whoever is down."""
         self._tell("mend")
+        self._mended = True
         for mend in list(self._mends.values()):
             mend()
         self._mends.clear()
@@ -162,6 +166,54 @@ class Nemesis:
 
         self._for(seconds, thaw, f"broker {broker} being frozen")
         return None
+
+    def _flap(self, times: int, seconds: float, how: str) -> bool | None:
+        """Whoever leads is struck, again and again."""
+        leaders = [node for node in self.nodes.values() if node.ready and not node.reactor.frozen and node.leads]
+        struck = False
+        if leaders:
+            broker = leaders[0].broker_id
+            self._tell(f"broker {broker} leads: {how}")
+            if how == "expire":
+                struck = self._expire(broker)
+            elif how == "kill":
+                struck = self._kill(broker, seconds / 2)
+            elif how == "power-cut":
+                struck = self._power_cut(broker, seconds / 2, "lose")
+            else:
+                self._isolate(broker, seconds)
+                struck = True
+        if times > 1:
+            self.world.clock.at(self.world.clock.now + seconds, None, self._strike_again, times - 1, seconds, how)
+        return struck
+
+    def _islands(self, seconds: float, times: int, how: str) -> None:
+        """No broker hears another, and whoever leads is struck; the metadata store and clients still reach them all."""
+        hosts = [host_of(each) for each in self.nodes]
+        self._cut_links("islands", [(one, other) for one in hosts for other in hosts if one != other], seconds)
+        gap = seconds / (times + 1)
+        self.world.clock.at(self.world.clock.now + gap, None, self._strike_again, times, gap, how)
+
+    def _strike_again(self, times: int, seconds: float, how: str) -> None:
+        if not self._mended:
+            self._flap(times, seconds, how)
+
+    # Operators.
+
+    def _asked(self, kind: str, work: Coroutine[Any, Any, bool]) -> None:
+        Deferred.fromCoroutine(work).addCallback(lambda effect: self._count(kind, effect))
+
+    def _elect(self) -> None:
+        self._asked("elect", self.operator.elect())
+
+    def _reassign(self, order: Sequence[int]) -> None:
+        self._asked("reassign", self.operator.reassign(order))
+
+    def _configure(self, name: str, value: str) -> None:
+        self._asked("configure", self.operator.configure(name, value))
+
+    def _topic(self, name: str, seconds: float) -> None:
+        self._asked("topic", self.operator.come_and_go(name, seconds))
 
     # The network.
 

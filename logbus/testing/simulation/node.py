@@ -86,6 +86,11 @@ class BrokerNode:
         """Its address."""
         return host_of(self.broker_id)
 
+    @property
+    def leads(self) -> bool:
+        """Whether it leads something, as far as it knows."""
+        return any(replica.partition.is_leader for replica in self.broker.replicas)
+
     def start(self) -> None:
         """Start a broker on what the machine has."""
         world = self.world

@@ -27,10 +27,12 @@ from logbus.testing.simulation.losses import Losses
 from logbus.testing.simulation.nemesis import Nemesis
 from logbus.testing.simulation.network import Network
 from logbus.testing.simulation.node import EPOCH_S, PORT, BrokerNode, World, host_of
+from logbus.testing.simulation.operations import Operator
+from logbus.testing.simulation.producers import Producer
 from logbus.testing.simulation.reactor import NodeReactor
 from logbus.testing.simulation.schedule import KINDS, Fault, draw_schedule
 from logbus.testing.simulation.store import Ensemble
-from logbus.testing.simulation.workload import Consumer, Job, Producer
+from logbus.testing.simulation.workload import Consumer, Job
 from logbus.wire.messages.topics import CreatableTopic, CreateTopicsRequest
 
 TOPIC = "numbers"
@@ -81,6 +83,8 @@ class Settings:
             "offsets.topic.replication.factor": str(self.replication),
             "offsets.topic.num.partitions": "1",
             "replica.lag.time.max.ms": "10000",
+            # Clocks that jump are not to keep producers out.
+            "log.message.timestamp.after.max.ms": "9223372036854775807",
         }
 
 
@@ -176,7 +180,8 @@ class Run:
         client = NodeReactor(clock, network, CLIENT_HOST)
         network.started(client)
         self._clients = client
-        nemesis = Nemesis(self.world, self.nodes, [CLIENT_HOST], self._note)
+        operator = Operator(self._view(), settings.partitions, settings.replication)
+        nemesis = Nemesis(self.world, self.nodes, [CLIENT_HOST], self._note, operator)
         producers, consumers = self._begin()
         if producers:
             start = clock.now
@@ -230,6 +235,7 @@ class Run:
                 count / settings.rate,
                 idempotent=index < settings.partitions,
                 random=self.world.generator(),
+                careless=0.0 if index < settings.partitions else 0.3,
             )
             producers.append(producer)
         for index in range(settings.partitions + 1):

@@ -11,6 +11,7 @@ from attrs import frozen
 Arguments: TypeAlias = dict[str, Any]
 
 MODES = ("lose", "lose", "tear", "reorder", "keep")
+FLAPS = ("expire", "kill", "isolate", "power-cut")
 DAY = 86_400.0
 
 
@@ -132,6 +133,31 @@ def _clock_jump(random: Random, brokers: Sequence[int]) -> Arguments:
     return {"broker": random.choice([*brokers, None]), "by": by}
 
 
+def _elect(random: Random, brokers: Sequence[int]) -> Arguments:
+    return {}
+
+
+def _reassign(random: Random, brokers: Sequence[int]) -> Arguments:
+    return {"order": random.sample(list(brokers), len(brokers))}
+
+
+def _configure(random: Random, brokers: Sequence[int]) -> Arguments:
+    return {"name": "segment.bytes", "value": str(random.choice([2048, 4096, 16384]))}
+
+
+def _topic(random: Random, brokers: Sequence[int]) -> Arguments:
+    return {"name": f"passing-{random.randrange(1 << 32)}", "seconds": _seconds(random, 0.1, 20)}
+
+
+def _flap(random: Random, brokers: Sequence[int]) -> Arguments:
+    return {"times": random.randrange(2, 6), "seconds": _seconds(random, 0.3, 5), "how": random.choice(FLAPS)}
+
+
+def _islands(random: Random, brokers: Sequence[int]) -> Arguments:
+    how = random.choice(("expire", "kill", "power-cut"))
+    return {"seconds": _seconds(random, 3, 40), "times": random.randrange(1, 4), "how": how}
+
+
 Draw: TypeAlias = Callable[[Random, Sequence[int]], Arguments]
 
 KINDS: dict[str, tuple[float, int, Draw]] = {
@@ -158,6 +184,12 @@ KINDS: dict[str, tuple[float, int, Draw]] = {
     "slow-store": (0.7, 1, _slow_store),
     "expire": (1, 1, _broker),
     "clock-jump": (1, 1, _clock_jump),
+    "flap": (1.5, 2, _flap),
+    "islands": (1.5, 2, _islands),
+    "elect": (1, 2, _elect),
+    "reassign": (1, 2, _reassign),
+    "configure": (0.3, 1, _configure),
+    "topic": (0.5, 1, _topic),
 }
 """All kinds of faults."""
 

@@ -1,4 +1,4 @@
-"""What clients do: producers that write unique integers, and consumers that read everything from the beginning."""
+"""What clients share, and what readers do: consumers that read everything from the beginning."""
 
 from __future__ import annotations
 
@@ -13,26 +13,16 @@ from twisted.internet.defer import Deferred
 
 from logbus.errors import DecodeError, ErrorCode, LogbusError
 from logbus.net.channel import Channel
-from logbus.records.batch import Record, encode_batch, iter_records
+from logbus.records.batch import iter_records
 from logbus.records.header import iter_batches
 from logbus.testing.simulation.client import Unavailable, View, name_of
-from logbus.testing.simulation.history import FAIL, INFO, OK, Anomaly, History, Poll, Send
+from logbus.testing.simulation.history import Anomaly, History, Poll
 from logbus.wire.messages.records import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
 )
-from logbus.wire.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
-
-# What a refusal before anything was written looks like; after any other error the batch may be in the log.
-_NOT_WRITTEN = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-_GIVE_UP_S = 60.0
 
 
 @define(eq=False)
@@ -57,132 +47,6 @@ class Job:
         first = self.last_value + 1
         self.last_value += count
         return tuple(range(first, first + count))
-
-
-@define(eq=False)
-class Producer:
-    """
-    Writes to one partition, one batch after the other, with acks=all.
-
-    :ivar idempotent: it repeats what it does not know the outcome of; otherwise nothing is sent twice.
-    """
-
-    name: str
-    view: View
-    partition: int
-    job: Job
-    seconds_between: float
-    idempotent: bool
-    random: Random
-    _producer_id: int = field(default=-1, init=False)
-    _sequence: int = field(default=0, init=False)
-    acknowledged_at: float = field(default=0.0, init=False)
-
-    async def run(self) -> None:
-        """Until the job is over."""
-        while not self.job.over:
-            await self.view.sleep(self.random.expovariate(1 / self.seconds_between))
-            if not self.job.over:
-                await self.send()
-
-    async def send(self) -> bool:
-        """One batch; whether it was acknowledged."""
-        if self.idempotent and self._producer_id < 0 and not await self._introduce():
-            return False
-        values = self.job.values(self.random.choice([1, 1, 1, 2, 5]))
-        clock = self.view.reactor
-        begin = clock.seconds()
-        records = self._batch(values)
-        outcome, offset = FAIL, None
-        while True:
-            result, offset = await self._attempt(records)
-            if result != FAIL:
-                outcome = result
-            if result == OK or not self.idempotent or self._producer_id < 0:
-                break
-            if clock.seconds() - begin > _GIVE_UP_S:
-                # Nobody knows, and nobody may count on from here.
-                self._producer_id = -1
-                break
-            await self.view.sleep(self.random.uniform(0.05, 0.5))
-        if self._producer_id >= 0 and outcome == OK:
-            self._sequence += len(values)
-        elif outcome != OK:
-            self._producer_id = -1
-        end = clock.seconds()
-        self.job.history.sends.append(Send(self.name, self.partition, values, outcome, offset, begin, end))
-        if outcome == OK:
-            self.acknowledged_at = end
-        return outcome == OK
-
-    def _batch(self, values: tuple[int, ...]) -> bytes:
-        now_ms = int(self.job.wall_clock() * 1000)
-        records = [Record(i, now_ms, None, struct.pack(">q", value)) for i, value in enumerate(values)]
-        if not self.idempotent:
-            return encode_batch(records)
-        return encode_batch(
-            records, producer_id=self._producer_id, producer_epoch=0, base_sequence=self._sequence & 0x7FFFFFFF
-        )
-
-    async def _introduce(self) -> bool:
-        try:
-            channel, _ = await self.view.leader(self.partition, "produce")
-            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-            response: InitProducerIdResponse = await channel.request(request)
-        except (LogbusError, Unavailable):
-            self.view.forget(self.partition)
-            await self.view.sleep(0.1)
-            return False
-        if response.error_code:
-            self.job.errors[name_of(response.error_code)] += 1
-            return False
-        self._producer_id, self._sequence = response.producer_id, 0
-        return True
-
-    async def _attempt(self, records: bytes) -> tuple[str, int | None]:
-        try:
-            channel, _ = await self.view.leader(self.partition, "produce")
-        except Unavailable:
-            self.job.errors["unavailable"] += 1
-            self.view.forget(self.partition)
-            await self.view.sleep(0.05)
-            return FAIL, None
-        try:
-            response: ProduceResponse = await channel.request(self._request(records), 11)
-        except LogbusError as error:
-            self.job.errors[type(error).__name__] += 1
-            self.view.forget(self.partition)
-            return INFO, None
-        answer: PartitionProduceResponse = response.responses[0].partition_responses[0]
-        return self._judge(answer)
-
-    def _judge(self, answer: PartitionProduceResponse) -> tuple[str, int | None]:
-        code = answer.error_code
-        if not code:
-            return OK, answer.base_offset if answer.base_offset >= 0 else None
-        self.job.errors[name_of(code)] += 1
-        if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and self.idempotent:
-            return OK, None
-        if code in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID) and self.idempotent:
-            # Everything before was acknowledged, and this producer sends one batch at a time.
-            self.job.strange.append(
-                Anomaly(
-                    "lost-producer",
-                    f"{self.name} was told {name_of(code)} for sequence {self._sequence} of producer "
-                    f"{self._producer_id} in partition {self.partition} at {self.view.reactor.seconds():.3f}",
-                    self.partition,
-                    self.view.reactor.seconds(),
-                )
-            )
-            self._producer_id = -1
-            return INFO, None
-        self.view.forget(self.partition)
-        return (FAIL if code in _NOT_WRITTEN else INFO), None
-
-    def _request(self, records: bytes) -> ProduceRequest:
-        data = PartitionProduceData(index=self.partition, records=records)
-        topic = TopicProduceData(name=self.view.topic, partition_data=[data])
-        return ProduceRequest(transactional_id=None, acks=-1, timeout_ms=5000, topic_data=[topic])
 
 
 @define(eq=False)
