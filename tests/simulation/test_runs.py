@@ -14,6 +14,8 @@ from collections import Counter
 from attrs import evolve
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.cluster.partition import Partition
+from logbus.storage import flush
 from logbus.testing.simulation.run import Outcome, Run, Settings
 from logbus.testing.simulation.schedule import KINDS, Fault
 
@@ -90,11 +92,41 @@ class RunTests(SynchronousTestCase):
         self.assertEqual(outcome.effects, {"power-cut": 1})
         self.assertEqual(outcome.schedule, [fault])
 
-    def test_lost_power_without_syncs_is_found(self) -> None:
-        """A disk that syncs nothing loses what was acknowledged, and that is found."""
+    def test_a_disk_that_syncs_nothing_is_found(self) -> None:
+        """It loses what was acknowledged."""
         fault = Fault(15.0, "power-cut", {"broker": 1, "down": 2.0, "mode": "lose"})
-        outcome = self.run_one(evolve(ALONE, seconds=20, flush=False), 1, [fault])
-        self.assertIn("lost-write", {each.kind for each in outcome.anomalies})
+        self.patch(flush, "sync_all", lambda *_: None)
+        outcome = self.run_one(evolve(ALONE, seconds=20), 1, [fault])
+        self.assertTrue({"unseen", "lost-write"} & {each.kind for each in outcome.anomalies})
+
+    def test_what_nobody_wanted_synced_may_be_lost(self) -> None:
+        """Once all power went; but not what others have."""
+        down = [[each, 2.0] for each in (1, 2, 3)]
+        faults = [Fault(15.0, "blackout", {"mode": "lose", "down": down})]
+        outcome = self.run_one(evolve(THREE, seconds=20, flush=False), 1, faults)
+        self.assertClean(outcome)
+        self.assertGreater(outcome.phantoms, 0)
+        outcome = self.run_one(
+            evolve(THREE, seconds=20, flush=False),
+            1,
+            [Fault(15.0, "power-cut", {"broker": 1, "down": 2.0, "mode": "lose"})],
+        )
+        self.assertClean(outcome)
+        self.assertEqual(outcome.phantoms, 0)
+
+    def test_leaders_that_believe_too_much_are_found(self) -> None:
+        """A follower is believed to have what a new leader has, before it said so in this epoch."""
+        begin = Partition._begin
+
+        def believe(partition: Partition, log_end_offset: int, now: float) -> None:
+            begin(partition, log_end_offset, now)
+            for follower in partition.followers.values():
+                if follower.broker_id in partition.leader_and_isr.isr:
+                    follower.log_end_offset = log_end_offset
+
+        self.patch(Partition, "_begin", believe)
+        settings = evolve(THREE, seconds=60, between=3, kinds=("islands", "flap", "isolate", "cut", "kill"))
+        self.assertTrue(any(self.run_one(settings, seed).anomalies for seed in range(1, 26)))
 
 
 def elsewhere(seed: int, brokers: int, hash_seed: str) -> tuple[int, int, int]:
