@@ -50,6 +50,7 @@ class Housekeeping:
     _believed_ms: float = field(init=False)
     _believed_at: float = field(init=False)
     _stepped: bool = field(default=False, init=False)
+    _refused: set[str] = field(factory=set, init=False)
     _running: bool = field(default=False, init=False)
     _log = Logger()
 
@@ -220,10 +221,20 @@ class Housekeeping:
                     producers.expire(before_ms)
 
     def _watch(self, work: Deferred[None], what: str) -> None:
-        """Background work nobody waits for: a failed disk has said so itself, the rest is logged."""
+        """
+        Background work nobody waits for: a failed disk has said so itself; of what a full one refuses is told once,
+        until it works again; the rest is logged.
+        """
 
         def failed(failure: Failure) -> None:
-            if failure.check(StorageError) is None:
+            if failure.check(ApiError):
+                if what not in self._refused:
+                    self._log.warn("{what} cannot be put down for now: {error}", what=what, error=str(failure.value))
+                self._refused.add(what)
+            elif failure.check(StorageError) is None:
                 self._log.failure("{what} failed", failure, what=what)
 
-        work.addErrback(failed)
+        def done(_: None) -> None:
+            self._refused.discard(what)
+
+        work.addCallbacks(done, failed)

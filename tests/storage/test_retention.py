@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from twisted.internet.task import Clock
-from twisted.logger import capturedLogs
+from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
@@ -15,7 +15,7 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.storage.istorage import IDeletePolicy
 from logbus.storage.log import Log
 from logbus.storage.retention import TimeAndSize
-from logbus.testing.simulation.disk import MemoryDisk
+from logbus.testing.simulation.disk import MemoryDisk, no_space
 from tests.storage.builders import NOW_MS, NOW_S, PARTITION, a_log, a_manager, batch, read_all
 
 SIZE = len(batch(b"x"))
@@ -142,6 +142,21 @@ class HousekeepingTests(SynchronousTestCase):
         self.assertEqual(sum("jumped" in line["log_format"] for line in lines), 1)
         self.pass_time(1000)
         self.assertEqual(log.log_start_offset, 5)
+
+    def test_a_full_disk_is_told_of_once(self) -> None:
+        """As long as checkpoints cannot be put down; not as a bug, and again when it happens again."""
+        log = self.managed()
+        for _ in range(2):
+            self.disk.faults = lambda op, path: no_space() if op == "replace" else None
+            with capturedLogs() as lines:
+                for _ in range(3):
+                    log.append_as_leader(batch(b"x"), 0)
+                    self.pass_time(6)
+            told = [line for line in lines if line.get("what") == "high watermarks"]
+            self.assertEqual([line["log_level"] for line in told], [LogLevel.warn])
+            self.disk.faults = lambda op, path: None
+            log.append_as_leader(batch(b"x"), 0)
+            self.pass_time(6)
 
     def test_checkpoints(self) -> None:
         """High watermarks, recovery points and starts are put down, and only when something changed."""
