@@ -44,6 +44,7 @@ from logbus.cluster.failures import FailureReports
 from logbus.cluster.farewell import Farewell
 from logbus.cluster.fetcher import ReplicaFetcher
 from logbus.cluster.forwarding import Forwarder
+from logbus.cluster.isolation import Isolation
 from logbus.cluster.isr import IsrKeeper
 from logbus.cluster.link import ControllerLink
 from logbus.cluster.membership import Membership, ensure_cluster
@@ -255,6 +256,14 @@ class Broker(OrderedService):
             followers_serve=self.reader.selector is not None,
         )
         self.replicas.cluster = self.isr
+        self.isolation = Isolation(
+            self.replicas,
+            self.metadata,
+            self.store,
+            lambda: self.membership.epoch,
+            reactor,
+            config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS) / 1000,
+        )
         self.replication = Replication(
             self.broker_id, self.metadata, self.replicas, self.isr, self.fetcher, self.controller
         )
@@ -306,6 +315,7 @@ class Broker(OrderedService):
             _Part("metastore", self._open_store, self.store.close),
             _Part("peers", lambda: None, self._hang_up),
             _Part("isr", self.isr.start, self.isr.stop),
+            _Part("isolation", self.isolation.start, self.isolation.stop),
             _Part("fetcher", self.fetcher.startService, self.fetcher.stopService),
             _Part("listeners", self._bind, self._listening.close),
             _Part("membership", self._join, self.membership.unregister),

@@ -72,6 +72,8 @@ class Partition(Role):
         if given == held and replicas == self.replicas:
             return False
         led = self.is_leader and given.leader_epoch == self.leader_epoch
+        if given.leader_epoch > self.leader_epoch:
+            self.in_doubt = False
         self.leader_and_isr = given
         self.leader_epoch = given.leader_epoch
         self.replicas = replicas

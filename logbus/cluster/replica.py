@@ -133,7 +133,7 @@ class Replica:
         :raise ApiError: the batch is refused; nothing was written.
         """
         partition = self.partition
-        if not partition.is_leader:
+        if not partition.is_leader or partition.in_doubt:
             partition.check_leader()
         if all_in_sync:
             partition.check_enough_replicas()
@@ -154,7 +154,7 @@ class Replica:
         :return: None: at least one must be looked at by itself, and none was written.
         """
         partition, log = self.partition, self.log
-        if not partition.is_leader:
+        if not partition.is_leader or partition.in_doubt:
             return None
         appended = append_together(log, batches, partition.leader_epoch, now_ms, zstd_allowed)
         if appended is not None and partition.grown(log.log_end_offset) and self.watchers:
@@ -419,6 +419,12 @@ class Replica:
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"broker {self.partition.broker_id} does not lead {self.topic_partition} any more",
         )
+
+    def doubt(self) -> None:
+        """Perhaps another broker leads by now: whoever waits here had better ask who does."""
+        self.partition.in_doubt = True
+        self._fail_waiters(self._no_leader())
+        self._tell(_ENOUGH)
 
     def _fail_waiters(self, error: ApiError) -> None:
         self._acknowledgements.fail(error)

@@ -56,6 +56,7 @@ class Replicas:
     :ivar cluster: what the leaders among them know of other brokers.
     :ivar fetcher: keeps the followers among them up with their leaders.
     :ivar exists: whether there is such a partition, on whichever broker.
+    :ivar heard: told of every broker that fetches from here.
     """
 
     broker_id: int
@@ -65,6 +66,7 @@ class Replicas:
     cluster: Cluster = field(factory=Alone, init=False)
     fetcher: Fetcher = field(factory=_NoFetcher, init=False)
     exists: Callable[[str, int], bool] = field(default=lambda topic, partition: False, init=False)
+    heard: Callable[[int], object] = field(default=lambda broker_id: None, init=False)
     _by_partition: dict[tuple[str, int], Replica] = field(factory=dict, init=False)
     _failed: dict[tuple[str, int], ApiError] = field(factory=dict, init=False)
     _log = Logger()
@@ -204,6 +206,17 @@ class Replicas:
                 listener.leads_no_more(replica.topic_partition)
             if partition.is_leader:
                 listener.leads(replica.topic_partition, partition.leader_epoch)
+
+    def doubt(self, replica: Replica) -> None:
+        """Perhaps another broker leads by now: serve what a leader serves no more, until :meth:`trust`."""
+        replica.doubt()
+        for listener in self.listeners:
+            listener.leads_no_more(replica.topic_partition)
+
+    def trust(self, replica: Replica) -> None:
+        """No other broker leads."""
+        replica.partition.in_doubt = False
+        self._tell(replica, led=False)
 
     def _retire(self, replica: Replica, error: ApiError | None = None) -> None:
         led = replica.partition.is_leader

@@ -19,6 +19,8 @@ class Role:
 
     :ivar broker_id: the broker this replica lives on.
     :ivar leader_and_isr: the state in the metadata store, as far as it is known here.
+    :ivar in_doubt: whether another broker may lead by now, for all that is known here: nobody is served then who should
+        go to the leader.
     :ivar high_watermark: the first offset not known to be on every in-sync replica; readers stop before it.
     :ivar replicas: broker ids, the preferred leader first.
     :ivar min_insync_replicas: of the topic; a partition with fewer replicas is held to their number.
@@ -28,6 +30,7 @@ class Role:
     broker_id: int
     leader_and_isr: LeaderAndIsr = NO_LEADER
     is_leader: bool = False
+    in_doubt: bool = False
     leader_epoch: int = NO_EPOCH
     log_end_offset: int = 0
     high_watermark: int = 0
@@ -86,6 +89,11 @@ class Role:
             raise ApiError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"{self.topic_partition} is led by broker {self.leader_and_isr.leader}, not by {self.broker_id}",
+            )
+        if self.in_doubt:
+            raise ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {self.broker_id} is cut off: perhaps another one leads {self.topic_partition} by now",
             )
 
     def check_epoch(self, current_epoch: int) -> None:

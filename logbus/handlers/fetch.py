@@ -131,6 +131,7 @@ class FetchHandlers:
                 ErrorCode.STALE_BROKER_EPOCH,
                 f"broker {broker_id} fetches with the broker epoch {epoch}; now it is {known.epoch}",
             )
+        self._replicas.heard(broker_id)
         return Asker(broker_id=broker_id, broker_epoch=epoch)
 
     def _source(self, message: FetchRequest, asker: Asker, version: int) -> tuple[FetchSession | None, Source, bool]:
