@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from logbus.testing.cluster import Cluster, ClusterBroker
+from logbus.testing.cluster import Cluster, ClusterBroker, known_brokers
 from logbus.testing.simulation.history import INFO, OK, Anomaly, History, Poll, Send
 
 SECONDS = 60.0
@@ -113,7 +113,16 @@ class Traffic:
         self.cluster.wait_until(lambda: self._acknowledged >= wanted, f"{count} more acknowledged records", seconds)
 
     def write_by_way_of(self, brokers: Sequence[ClusterBroker], count: int = 50) -> None:
-        """Have some records of another producer acknowledged, which is told of no other brokers to begin with."""
+        """
+        Have some records of another producer acknowledged, which is told of no other brokers.
+
+        One that heard of a former leader first could stay with that.
+        """
+        for broker in brokers:
+            self.cluster.wait_until(
+                lambda broker=broker: known_brokers(broker.bootstrap) == len(brokers),  # type: ignore[misc]
+                f"broker {broker.id} knowing of {len(brokers)}",
+            )
         self._others += 1
         name, first = f"producer {self._others}", self._others * 10**9
         bootstrap = ",".join(broker.bootstrap for broker in brokers)
