@@ -63,8 +63,8 @@ def create(cluster: Cluster, topic: str, partitions: int = 1, **config: str) -> 
         refused: Any = admin.create_topics([new])[topic].exception(SECONDS)
         if refused is None:
             return True
-        # Nobody holds office at the moment: librdkafka leaves it to its user to try again.
-        assert refused.args[0].code() == KafkaError.NOT_CONTROLLER, refused
+        # Nobody holds office at the moment, or a broker is not back yet: librdkafka leaves it to its user to try again.
+        assert refused.args[0].code() in (KafkaError.NOT_CONTROLLER, KafkaError.INVALID_REPLICATION_FACTOR), refused
         return False
 
     cluster.wait_until(created, f"topic {topic}")
