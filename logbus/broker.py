@@ -263,6 +263,7 @@ class Broker(OrderedService):
             lambda: self.membership.epoch,
             reactor,
             config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS) / 1000,
+            lambda: self._listening.hang_up(),  # noqa: PLW0108 - not made yet
         )
         self.replication = Replication(
             self.broker_id, self.metadata, self.replicas, self.isr, self.fetcher, self.controller

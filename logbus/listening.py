@@ -94,6 +94,13 @@ class Listening:
         stopped = [maybeDeferred(bound.port.stopListening) for bound in self._bound]
         return gatherResults(stopped, consumeErrors=True).addCallback(lambda _: None)
 
+    def hang_up(self) -> None:
+        """Let every connection finish what it is in the middle of, and close it; accept others."""
+        for bound in self._bound:
+            drain = getattr(bound.factory, "drain", None)
+            if drain is not None:
+                drain()
+
     def drain(self, release: Callable[[], None]) -> Deferred[None]:
         """
         Let every connection finish what it is in the middle of, and close it.

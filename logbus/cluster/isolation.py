@@ -33,6 +33,7 @@ class Isolation:
 
     :ivar epoch: of this broker's registration, −1 while there is none.
     :ivar patience: how long a session lasts, in seconds.
+    :ivar hang_up: ends clients' connections: some ask nobody else as long as they have one.
     """
 
     replicas: Replicas
@@ -41,6 +42,7 @@ class Isolation:
     epoch: Callable[[], int]
     clock: IReactorTime
     patience: float
+    hang_up: Callable[[], object] = lambda: None
     _alone_since: float | None = field(default=None, init=False)
     _heard: dict[int, float] = field(factory=dict, init=False)
     _doubted: dict[Replica, None] = field(factory=dict, init=False)
@@ -108,6 +110,8 @@ class Isolation:
         silent_since = self.clock.seconds() - self.patience
         if self._alone_since < silent_since:
             self._doubt([replica for replica in self.replicas if self._is_doubtful(replica, silent_since)])
+            if self._doubted and all(at < silent_since for at in self._heard.values()):
+                self.hang_up()
 
     def _is_doubtful(self, replica: Replica, silent_since: float) -> bool:
         partition = replica.partition

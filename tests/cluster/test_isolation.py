@@ -60,7 +60,7 @@ class IsolationTests(ReplicationCase):
         self.cluster.cut(0, 2)
 
     def test_cut_off_from_all(self) -> None:
-        """Neither written to nor read from, and no leader in the metadata; who waits is told."""
+        """Neither written to nor read from, and no leader in the metadata; who waits is told, and hung up on."""
         self.cut_off()
         self.cluster.settle(3)
         self.assertEqual((self.wrote(), self.read(), self.shown()), (0, 0, (0, 0)))
@@ -70,6 +70,7 @@ class IsolationTests(ReplicationCase):
         waiting.send(request, 9)
         self.cluster.settle(3)
         self.assertEqual(waiting.answers()[0].responses[0].partition_responses[0].error_code, REFUSED)
+        self.assertTrue(waiting.closed)
         self.assertEqual((self.wrote(), self.wrote(acks=-1), self.read(), self.shown()), (REFUSED,) * 3 + (NOBODY,))
 
     def test_connected_again(self) -> None:
@@ -104,10 +105,12 @@ class IsolationTests(ReplicationCase):
 
     def test_only_the_store_is_away(self) -> None:
         """Followers fetch on: so does everything else."""
+        client = self.client(0)
         for broker_id in range(3):
             self.cluster[broker_id].broker.store.suspend()
         self.cluster.settle(30)
         self.assertEqual((self.wrote(acks=-1), self.read(), self.shown()), (0, 0, (0, 0)))
+        self.assertFalse(client.closed)
 
     def test_one_follower_is_enough(self) -> None:
         """A fetch of who might lead instead ends the doubt."""
