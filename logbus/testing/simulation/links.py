@@ -31,13 +31,18 @@ class Link:
 
 @define(eq=False)
 class Links:
-    """All directions, by (from, to)."""
+    """
+    All directions, by (from, to).
 
+    :ivar latency: of each, in seconds, as long as nothing is wrong with it.
+    """
+
+    latency: float = 0.0002
     _links: dict[tuple[str, str], Link] = field(factory=dict, init=False)
 
     def between(self, source: str, target: str) -> Link:
         """The link in one direction."""
         link = self._links.get((source, target))
         if link is None:
-            link = self._links[source, target] = Link()
+            link = self._links[source, target] = Link(self.latency, self.latency)
         return link

@@ -251,7 +251,7 @@ class Nemesis:
     def _slow_link(self, source: int, to: int, seconds: float, latency: float) -> bool:
         link = self.world.network.links.between(host_of(source), host_of(to))
         before = (link.latency, link.jitter)
-        if link.latency > 0.005:
+        if link.latency > self.world.network.links.latency:
             return False
         link.latency, link.jitter = latency, latency / 2
 

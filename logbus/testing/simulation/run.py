@@ -57,6 +57,8 @@ class Settings:
     :ivar seconds: for how long clients work while things go wrong.
     :ivar kinds: of faults; ``between``: seconds from one fault to the next, on average.
     :ivar flush: ``log.flush.before.ack``.
+    :ivar lag: how long a replica in sync may be behind, in seconds; ``latency``: of every link, likewise.
+    :ivar fetch_bytes: ``replica.fetch.max.bytes``; with 1 a follower gets one batch at a time, and is slow to catch up.
     """
 
     brokers: int = 3
@@ -69,6 +71,9 @@ class Settings:
     between: float = 8.0
     flush: bool = True
     session_timeout: float = 6.0
+    lag: float = 10.0
+    latency: float = 0.0002
+    fetch_bytes: int = 1 << 20
 
     def config(self) -> dict[str, str]:
         """Of every broker, by Kafka's names."""
@@ -82,7 +87,8 @@ class Settings:
             "min.insync.replicas": str(self.min_insync),
             "offsets.topic.replication.factor": str(self.replication),
             "offsets.topic.num.partitions": "1",
-            "replica.lag.time.max.ms": "10000",
+            "replica.lag.time.max.ms": str(int(self.lag * 1000)),
+            "replica.fetch.max.bytes": str(self.fetch_bytes),
             # Clocks that jump are not to keep producers out.
             "log.message.timestamp.after.max.ms": "9223372036854775807",
         }
@@ -158,6 +164,7 @@ class Run:
         settings, clock = self.settings, self.clock
         random = Random(self.seed)
         network = Network(clock, Random(random.getrandbits(64)), self._note)
+        network.links.latency = settings.latency
         ensemble = Ensemble(
             wall_clock=lambda: EPOCH_S + clock.now,
             time=clock,
