@@ -174,6 +174,9 @@ def _verify(ask: Ask, file: Path, as_json: bool) -> None:
         )
     if "differs" in states.values():
         raise CommandFailed("some partitions are neither as planned nor on their way: cancelled, or planned anew")
+    moving = sum(state == "under way" for state in states.values())
+    if moving:
+        raise CommandFailed(f"not done yet: {moving} of {len(states)} partitions are being moved")
 
 
 def _cancel(ask: Ask, file: Path) -> None:
@@ -217,8 +220,10 @@ def _read(file: Path) -> Plan:
 
     try:
         return read_plan(file.read_text(encoding="utf-8"))
-    except (BadPlan, UnicodeDecodeError) as e:
+    except BadPlan as e:
         raise CommandFailed(f"{file}: {e}") from None
+    except UnicodeDecodeError as e:
+        raise CommandFailed(f"{file}: it is not JSON ({e})") from None
 
 
 def _broker_ids(text: str) -> list[int]:
