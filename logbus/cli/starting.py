@@ -8,6 +8,16 @@ import click
 
 from logbus.cli.options import pairs
 
+OWN = {
+    "broker.id": "they are numbered from 0",
+    "listeners": "--port says where they listen",
+    "advertised.listeners": "--port says where they listen",
+    "log.dir": "--data-dir says where their logs are",
+    "log.dirs": "--data-dir says where their logs are",
+    "zookeeper.connect": "--zookeeper names another",
+}
+"""What ``--set`` must not say, as each broker is given its own, and what to do instead."""
+
 
 @click.command()
 @click.option("--brokers", "-n", type=click.IntRange(1, 99), default=3, show_default=True, help="How many.")
@@ -71,7 +81,10 @@ def start(
 
     if zookeeper is not None:
         ConnectString.parse(zookeeper)
-    config = {**settings_for(brokers), **pairs(settings, "--set")}
+    given = pairs(settings, "--set")
+    for name in sorted(OWN.keys() & given):
+        raise click.BadParameter(f"{name} is not the same for all brokers; {OWN[name]}", param_hint="--set")
+    config = {**settings_for(brokers), **given}
 
     def say(line: str) -> None:
         click.echo(line)

@@ -86,4 +86,6 @@ def test_what_is_in_the_way(tmp_path: Path) -> None:
     assert f"{port}" in done.err and "in use" in done.err
     done = run("cluster", "start", "-n", "1", "-d", str(tmp_path / "b"), "--port", "0", "--set", "num.partition=1")
     assert (done.status, "did you mean num.partitions" in done.err) == (1, True)
+    done = run("cluster", "start", "-n", "2", "-d", str(tmp_path / "c"), "--port", "0", "--set", "broker.id=4")
+    assert (done.status, "numbered from 0" in done.err, (tmp_path / "c").exists()) == (2, True, False)
     assert known_brokers(f"127.0.0.1:{port}") == 0
