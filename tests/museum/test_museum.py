@@ -10,8 +10,12 @@ import unittest
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.testing.simulation.history import Anomaly
 from logbus.testing.simulation.run import Run, Settings
 from tests.museum.bugs import BUGS, Bug
+
+STANDSTILL = frozenset({"not-back", "not-writable", "not-readable", "gave-up", "error-logged", "client"})
+"""Kinds of anomalies that break no promise about records: a bug is not found by these alone."""
 
 
 class MuseumTests(SynchronousTestCase):
@@ -23,9 +27,9 @@ class MuseumTests(SynchronousTestCase):
         for seed in range(1, bug.seeds + 1):
             with bug.planted():
                 broken = broken_promises(self, bug.settings, seed)
-            if broken:
+            if any(each.kind not in STANDSTILL for each in broken):
                 healthy = broken_promises(self, bug.settings, seed)
-                self.assertEqual(healthy, [], f"seed {seed} fails without the bug, too")
+                self.assertEqual([str(each) for each in healthy], [], f"seed {seed} fails without the bug, too")
                 return
         self.fail(f"{bug.seeds} seeds do not find that {name}")
 
@@ -46,16 +50,16 @@ class MuseumTests(SynchronousTestCase):
                         self.assertFalse(passes(bug.test), f"{bug.test} does not find that {name}")
 
     def test_enough_of_them(self) -> None:
-        """A dozen at least, and each is looked for in one way."""
-        self.assertGreaterEqual(len(BUGS), 12)
+        """The simulation finds a dozen at least, and each is looked for in one way."""
+        self.assertGreaterEqual(sum(bool(bug.seeds) for bug in BUGS.values()), 12)
         self.assertTrue(all(bool(bug.seeds) != bool(bug.test) for bug in BUGS.values()))
 
 
-def broken_promises(test: SynchronousTestCase, settings: Settings, seed: int) -> list[str]:
+def broken_promises(test: SynchronousTestCase, settings: Settings, seed: int) -> list[Anomaly]:
     """What a run finds; what was logged meanwhile is expected."""
     before, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
-        found = [str(each) for each in Run(settings, seed).run().anomalies]
+        found = Run(settings, seed).run().anomalies
         test.flushLoggedErrors()
         # What brokers had begun when they died ends here, unheard.
         gc.collect()
