@@ -47,8 +47,11 @@ def shutdown_broker(broker: int, admin: str, force: bool, timeout: float) -> Non
     except (OSError, http.client.HTTPException, ValueError) as e:
         raise CommandFailed(f"{host}:{port}: {e}; is this the admin listener of a broker?") from None
     if status != http.client.ACCEPTED:
-        hint = "; --force does" if status == http.client.CONFLICT and "force" in str(answer.get("detail")) else ""
-        raise CommandFailed(f"broker {broker} was not stopped: {answer.get('detail', status)}{hint}")
+        why = str(answer.get("detail", status))
+        if status == http.client.CONFLICT and "force" in why:
+            # What follows says how to have it in HTTP.
+            why = f"{why.partition(';')[0]}; --force stops it all the same"
+        raise CommandFailed(f"broker {broker} was not stopped: {why}")
     deadline = time.monotonic() + timeout
     while _listens(host, port):
         if time.monotonic() > deadline:

@@ -192,6 +192,7 @@ def test_shutdown_broker(cluster: Cluster) -> None:
     stays = cluster.brokers[1]
     result = run("cluster", "shutdown-broker", "1", "--admin", stays.admin_url)
     assert (result.status, "would have no leader" in result.err) == (1, True), result.err
+    assert result.err.endswith("; --force stops it all the same\n")
     done(cluster, "topics", "delete", "stays")
     done(cluster, "topics", "create", "goes", "--replica-assignment", "1:0,1:2")
     cluster.wait_in_sync("goes")
