@@ -6,6 +6,9 @@ Parts start in this order, each awaited before the next, and stop in reverse::
     logs        lock the directories, recover the logs
     metastore   open the session, learn the cluster's id
     peers       nothing yet; hang up on the other brokers at the end
+    isr         look for replicas that lag, ask the controller for other ISRs
+    isolation   look whether anybody but clients can be reached
+    fetcher     follow, as soon as there are roles
     listeners   bind the ports; who connects waits
     membership  register, with the ports as bound
     groups      begin to look for stale offsets
@@ -386,7 +389,8 @@ class Broker(OrderedService):
         return Deferred.fromCoroutine(joined())
 
     def _session_changed(self, state: SessionState) -> None:
-        if state is SessionState.CLOSED and self.running:
+        # While it starts or stops, somebody else closes the store, and knows why.
+        if state is SessionState.CLOSED and self._ready:
             self._lost(Failure(StorageError(f"the metadata store {self.store.path} failed; the broker must stop")))
 
     def _bind(self) -> Deferred[None]:

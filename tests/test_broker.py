@@ -35,8 +35,8 @@ class StartAndStop(SynchronousTestCase):
         server = MemoryBroker()
         events = self.recorded(server)
         server.start()
-        order = ["ticks", "logs", "metastore", "peers", "isr", "fetcher", "listeners", "membership", "groups"]
-        order += ["controller", "serving", "leadership"]
+        order = ["ticks", "logs", "metastore", "peers", "isr", "isolation", "fetcher", "listeners", "membership"]
+        order += ["groups", "controller", "serving", "leadership"]
         self.assertEqual(events, [f"start {name}" for name in order])
         self.assertEqual(server.broker.not_ready(), [])
         del events[:]

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,14 @@ def start_fails(cwd: Path, *arguments: str) -> str:
     assert lines[0].startswith("logbus: ")
     assert "Traceback" not in done.stdout
     return lines[0]
+
+
+def wait_for_file(path: Path, seconds: float = 10.0) -> None:
+    """Returns once the file is there."""
+    end = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < end, f"there is no {path}"
+        time.sleep(0.01)
 
 
 def contents(directory: Path) -> Mapping[str, bytes | None]:
@@ -218,6 +227,8 @@ def test_one_port_for_two_listeners(tmp_path: Path) -> None:
 def test_double_start(tmp_path: Path) -> None:
     """A second broker on the same directory is refused, and the first one does not notice."""
     with Broker(data_dir=tmp_path / "data") as broker:
+        # The last file that a start leaves, in the background.
+        wait_for_file(broker.data_dir / ".logbus_boot")
         before = set(contents(broker.data_dir))
         said = start_fails(tmp_path, "--data-dir", "data", *FREE)
         assert "data is in use by another broker" in said

@@ -84,6 +84,7 @@ class LogDirectory:
         cleaned_offsets = self._read_offsets(checkpoints.CLEANED_OFFSETS)
         progress = Progress(self._seconds)
         count = recovered = 0
+        beyond = False
         for name in self.disk.names(""):
             if name.endswith(names.DELETE_SUFFIX):
                 self.leftovers.append(name)
@@ -99,7 +100,9 @@ class LogDirectory:
                 log.topic_id = self._topic_id(name)
                 await recover(log, recovery_point, start_offsets.get(partition, 0), progress)
             log.checkpointed_recovery_point = recovery_point
-            log.high_watermark = max(log.log_start_offset, min(high_watermarks.get(partition, 0), log.log_end_offset))
+            committed = high_watermarks.get(partition, 0)
+            beyond = beyond or committed > log.log_end_offset
+            log.high_watermark = max(log.log_start_offset, min(committed, log.log_end_offset))
             cleaned = cleaned_offsets.get(partition, 0)
             # One beyond the log's end is another log's, or older than a cut.
             log.cleaned_end_offset = cleaned if cleaned <= log.log_end_offset else 0
@@ -107,6 +110,12 @@ class LogDirectory:
             count += 1
             if count % _CHECKED_AT_ONCE == 0:
                 await self.disk.submit(Lane.READ, self.disk.exists, name)
+        if beyond:
+            # What comes in the place of what was lost would pass for committed, after another crash.
+            try:
+                await self.checkpoint_high_watermarks()
+            except ApiError as error:
+                self._log.warn("{root}: high watermarks cannot be put down: {error}", root=self.disk.root, error=error)
         self._look_for_losses(was_closed=found is not None and not recovered)
         self._log.info(
             "{root}: {count} logs opened, {recovered} of them recovered by scanning {scanned} bytes",

@@ -14,6 +14,7 @@ from logbus.storage.istorage import Lane
 from logbus.storage.manager import LogManager
 from logbus.storage.settings import StorageSettings
 from logbus.testing.simulation.disk import MemoryDisk, broken, no_space
+from logbus.testing.simulation.inodes import Choice
 from tests.storage.builders import PARTITION, a_manager, batch, read_all
 
 ID = uuid.UUID(int=77)
@@ -51,6 +52,27 @@ class ManagerTests(SynchronousTestCase):
         self.assertEqual([log.topic_id for log in killed], [ID])
         self.successResultOf(killed.close())
         self.assertEqual([log.topic_id for log in opened(self, disk.after_kill())], [ID])
+
+    def test_a_high_watermark_beyond_what_was_recovered(self) -> None:
+        """
+        It is put down lower before the log is used: after another crash it would make committed what was only written
+        in the place of what had been.
+        """
+        disk = MemoryDisk()
+        manager = opened(self, disk)
+        log = self.successResultOf(manager.create(PARTITION, ID))
+        for _ in range(5):
+            log.append_as_leader(batch(b"lost"), 0)
+        self.successResultOf(log.flush())
+        log.append_as_leader(batch(b"unsynced"), 0)
+        log.high_watermark = log.log_end_offset
+        self.successResultOf(manager.directories[0].checkpoint_high_watermarks())
+        recovered = disk.after_power_cut(Choice("lose"))
+        (log,) = opened(self, recovered)
+        self.assertEqual((log.log_end_offset, log.high_watermark), (5, 5))
+        log.append_as_leader(batch(b"written"), 1)
+        (log,) = opened(self, recovered.after_kill())
+        self.assertEqual((log.log_end_offset, log.high_watermark), (6, 5))
 
     def test_created_by_two(self) -> None:
         """Who asks while a log is being created gets the same one."""
