@@ -16,7 +16,10 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 {dependencies}
 </dependencies></project>
 """
-_DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version><scope>runtime</scope></dependency>"
+_DEPENDENCY = (
+    "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>"
+    "<scope>runtime</scope></dependency>"
+)
 _LOGGING = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")
 
 
