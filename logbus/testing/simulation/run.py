@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import sys
 import time
 import zlib
 from collections import Counter
@@ -20,6 +18,7 @@ from zope.interface import implementer
 from logbus.errors import ApiError, ErrorCode, LogbusError, StorageError
 from logbus.testing.simulation.client import Unavailable, View, name_of
 from logbus.testing.simulation.clock import VirtualClock
+from logbus.testing.simulation.garbage import Garbage
 from logbus.testing.simulation.history import Anomaly, History
 from logbus.testing.simulation.inodes import Crashed
 from logbus.testing.simulation.inspection import Inspector
@@ -42,10 +41,6 @@ HEAL_S = 30.0
 CLIENT_HOST = "10.0.1.1"
 
 _DISK_ERRORS = frozenset({ErrorCode.KAFKA_STORAGE_ERROR})
-
-
-def _forget(unraisable: Any) -> None:
-    """What the dead had begun and awaited ends nowhere, and says so when its memory is taken."""
 
 
 @frozen
@@ -143,20 +138,19 @@ class Run:
     inspector: Inspector = field(factory=Inspector, init=False)
     job: Job = field(init=False)
     _losses: Losses = field(init=False)
+    _garbage: Garbage = field(factory=Garbage, init=False)
 
     def run(self) -> Outcome:
         """From the start of the brokers to the last question."""
         began = time.perf_counter()
-        globalLogPublisher.addObserver(self)
-        unraisable, sys.unraisablehook = sys.unraisablehook, _forget
-        try:
-            outcome = self._run()
-        finally:
-            globalLogPublisher.removeObserver(self)
-            for node in self.nodes.values():
-                node.reactor.dead = True
-            gc.collect()
-            sys.unraisablehook = unraisable
+        with self._garbage:
+            globalLogPublisher.addObserver(self)
+            try:
+                outcome = self._run()
+            finally:
+                globalLogPublisher.removeObserver(self)
+                for node in self.nodes.values():
+                    node.reactor.dead = True
         outcome.real_seconds = time.perf_counter() - began
         return outcome
 
@@ -339,7 +333,9 @@ class Run:
     def __call__(self, event: Any) -> None:
         """What is written to the log."""
         failure = event.get("log_failure")
-        if failure is None or event["log_level"] < LogLevel.critical or failure.check(Crashed):
+        if self._garbage.is_taken or failure is None or event["log_level"] < LogLevel.critical:
+            return
+        if failure.check(Crashed):
             return
         error = failure.value
         if isinstance(error, StorageError) or (isinstance(error, ApiError) and error.code in _DISK_ERRORS):

@@ -1,0 +1,36 @@
+"""
+What the dead had begun and awaited ends when their memory is taken, at any time, and may log that it failed.
+
+That says nothing about those who live, and differs from process to process: it is not heard.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from typing import Any
+
+from attrs import define, field
+
+
+@define(eq=False)
+class Garbage:
+    """
+    :ivar is_taken: whether memory is being taken just now: what is logged meanwhile was said by the dead.
+    """
+
+    is_taken: bool = field(default=False, init=False)
+    _hook: Any = field(default=None, init=False)
+
+    def __enter__(self) -> Garbage:
+        gc.callbacks.append(self._taking)
+        self._hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        gc.collect()
+        sys.unraisablehook = self._hook
+        gc.callbacks.remove(self._taking)
+
+    def _taking(self, phase: str, info: object) -> None:
+        self.is_taken = phase == "start"
