@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from unittest.mock import patch
 
+from click.testing import CliRunner
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.cli.simulating import simulate
+from logbus.storage import flush
 from tests.cli.test_commands import run
 
 SMALL = ("simulate", "--brokers", "1", "--seconds", "20", "--seeds", "1")
 
 
 class SimulateTests(SynchronousTestCase):
-    """In processes of its own."""
+    """In processes of their own, but for what a defect has to be planted for."""
 
     def test_nothing_is_broken(self) -> None:
         """It says what happened, for people and for scripts."""
@@ -30,13 +34,15 @@ class SimulateTests(SynchronousTestCase):
             [15, "power-cut", {"broker": 1, "down": 2, "mode": "lose"}],
             [18, "reset", {"broker": 1}],
         ]
-        result = run(*SMALL, "--no-flush", "--schedule", json.dumps(faults), "--json")
-        self.assertEqual(result.status, 1)
-        (violation,) = json.loads(result.out)["violations"]
+        with patch.object(flush, "sync_all", lambda *_: None):  # Nothing is synced, whatever is said.
+            result = CliRunner().invoke(simulate, [*SMALL[1:], "--schedule", json.dumps(faults), "--json"])
+            shown = CliRunner().invoke(simulate, [*SMALL[1:], "--schedule", json.dumps(faults[1:2])])
+        self.assertEqual(result.exit_code, 1, result.output)
+        (violation,) = json.loads(result.stdout)["violations"]
         self.assertEqual([fault[1] for fault in violation["schedule"]], ["power-cut"])
         self.assertIn("lost-write", {each["kind"] for each in violation["anomalies"]})
-        self.assertIn("--no-flush", violation["command"])
-        self.assertIn("FAILED", run(*SMALL, "--no-flush", "--schedule", json.dumps(faults[1:2])).out)
+        self.assertIn("--seed 1", violation["command"])
+        self.assertIn("FAILED", shown.output)
 
     def test_too_little(self) -> None:
         """A run that shows nothing fails."""

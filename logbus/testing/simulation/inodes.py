@@ -4,9 +4,11 @@ Files and names as the page cache has them and as the device has them, and what 
 
 from __future__ import annotations
 
+import gc
 import os
 import random
-from typing import Any
+import resource
+from typing import Any, ClassVar
 
 
 class Crashed(BaseException):
@@ -17,10 +19,21 @@ class Inode:
     """
     A file's content, as the page cache has it and as the device has it.
 
+    Each holds a descriptor. Disks that nobody uses any more go with the garbage, which may take long to be looked
+    for: it is, here, before the descriptors are used up.
+
     :ivar cold_from: from here on only the device has it, as far as reads of connections are concerned.
     """
 
+    _living: ClassVar[int] = 0
+    _most: ClassVar[int] = 0
+
     def __init__(self, durable: bytes = b"") -> None:
+        if Inode._living >= Inode._most:
+            gc.collect()
+            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            Inode._most = Inode._living + max(64, (limit - Inode._living) // 4)
+        Inode._living += 1
         self.cold_from: int | None = None
         self.fd = os.memfd_create("inode")
         self._durable = bytearray(durable)
@@ -30,6 +43,7 @@ class Inode:
         os.pwrite(self.fd, durable, 0)
 
     def __del__(self) -> None:
+        Inode._living -= 1
         os.close(self.fd)
 
     def content(self) -> bytes:
