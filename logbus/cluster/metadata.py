@@ -101,6 +101,8 @@ class ClusterMetadata:
         waiting: Deferred[None] = Deferred(lambda _: unsubscribe())
 
         def look() -> None:
+            if waiting.called:
+                return  # Cancelled by somebody who heard of the same change before.
             try:
                 met = condition(self)
             except Exception:

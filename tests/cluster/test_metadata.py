@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
+from twisted.internet.defer import CancelledError
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.metadata import BrokerImage, ClusterMetadata, PartitionImage
@@ -116,3 +117,16 @@ class MetadataTests(SynchronousTestCase):
         self.successResultOf(later)
         self.failureResultOf(broken, ZeroDivisionError)
         self.assertEqual(self.metadata._subscribers, [])
+
+    def test_cancelled_by_the_change_that_ends_it(self) -> None:
+        """Who hears of a change first may cancel another's waiting for the same."""
+
+        def cancel() -> None:
+            waiting.cancel()
+
+        unsubscribe = self.metadata.subscribe(cancel)
+        waiting = self.metadata.wait_for(lambda metadata: metadata.topic("t") is not None)
+        self.make("t", OLD)
+        unsubscribe()
+        self.failureResultOf(waiting, CancelledError)
+        self.assertEqual(self.flushLoggedErrors(), [])
