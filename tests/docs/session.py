@@ -113,7 +113,10 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for process in self._behind:
+        behind = list(self._behind)
+        with contextlib.suppress(Exception):
+            self.stop()  # What supervises others must have time to end them.
+        for process in behind:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
