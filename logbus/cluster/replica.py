@@ -13,6 +13,8 @@ from uuid import UUID
 
 from attrs import define, field
 from twisted.internet.defer import Deferred, fail
+from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from logbus.cluster.acknowledgements import OffsetWaiters
 from logbus.cluster.followers import Follower
@@ -103,6 +105,7 @@ class Replica:
     _acknowledgements: OffsetWaiters = field(factory=OffsetWaiters, init=False)
     _deletions: OffsetWaiters = field(factory=OffsetWaiters, init=False)
     _syncing: bool = field(default=False, init=False)
+    _log = Logger()
 
     def watchers_for(self, to_log_end: bool) -> dict[Watcher, None]:
         """Whom to tell when there is more to read: up to the log's end, or up to the high watermark."""
@@ -190,9 +193,7 @@ class Replica:
         self._fewer_missing(moved, before)
         if (follower.is_ready or partition.needs_confirmation) and partition.pending is None:
             cluster.isr_due(self)
-        synced = partition.synced_end_offset
-        if synced is not None and synced < partition.others_end_offset:
-            self._sync()
+        self._keep_synced()
         if len(self._deletions):
             self._deletions.reached(self.low_watermark)
 
@@ -200,18 +201,28 @@ class Replica:
         log = self.log
         self.partition.synced_end_offset = log.flushed_end_offset if log.config.flush_before_ack else None
 
-    def _sync(self) -> None:
+    def _keep_synced(self) -> None:
         """
-        Have the log synced, as the others have theirs: with ``flush.before.ack`` what is committed is on stable storage
-        of all who are in sync, the leader among them.
+        Have the log synced as far as the others have theirs: with ``flush.before.ack`` what is committed is on stable
+        storage of all who are in sync, the leader among them.
         """
+        partition, synced = self.partition, self.partition.synced_end_offset
+        if self._syncing or not partition.is_leader or synced is None or synced >= partition.others_end_offset:
+            return
 
         def done(_: object) -> None:
-            self._syncing = False  # If it failed, the log directory goes offline, and this replica with it.
+            self._syncing = False
+            # The others may have got further meanwhile, and ask nothing while there is nothing new.
+            self._keep_synced()
 
-        if not self._syncing:
-            self._syncing = True
-            self.log.flush().addCallback(self._synced).addBoth(done)
+        def failed(failure: Failure) -> None:
+            self._syncing = False
+            failure.trap(ApiError, StorageError)  # The log directory goes offline, and this replica with it.
+
+        self._syncing = True
+        self.log.flush().addCallback(self._synced).addCallbacks(done, failed).addErrback(
+            lambda failure: self._log.failure("syncing {partition}", failure, partition=self.topic_partition)
+        )
 
     def _synced(self, _: object) -> None:
         before = self.partition.high_watermark

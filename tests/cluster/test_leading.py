@@ -6,6 +6,7 @@ from typing import Any
 
 from logbus.errors import ErrorCode
 from logbus.model import LeaderAndIsr
+from logbus.storage.istorage import Lane
 from logbus.wire.messages.configs import (
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
@@ -105,6 +106,20 @@ class ProduceTests(LeaderCase):
         self.assertEqual(self.produce().error_code, 0)
         for other in range(3):
             self.assertEqual(self.replica(other).log.flushed_end_offset, 1)
+
+    def test_followers_ahead_of_a_sync(self) -> None:
+        """Records that the others have on stable storage while the leader's sync is still under way are synced next."""
+        self.create(flush_before_ack="true")
+        disk = self.cluster[0].disks[0]
+        disk.held.add(Lane.SYNC)
+        client = self.client(0)
+        for _ in range(2):
+            client.send(produce_request(a_batch(), acks=1), 9)
+            self.cluster.settle(0.05)
+        disk.held.clear()
+        disk.release(Lane.SYNC)
+        self.cluster.settle(0.1)
+        self.assertEqual(self.replica(0).high_watermark, 2)
 
     def test_waits_for_who_is_in_sync(self) -> None:
         """A follower that is cut off holds acknowledgements up until it has left the in-sync replicas."""
