@@ -28,12 +28,12 @@ from uuid import UUID
 from attrs import evolve
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, fail
-from twisted.internet.defer import TimeoutError as DeferredTimeout
 from twisted.internet.interfaces import IProtocolFactory
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from logbus.access import DataAccess
 from logbus.admin.lags import Lags
 from logbus.admin.replication import Replication
 from logbus.admin.site import AdminSite
@@ -60,7 +60,7 @@ from logbus.cluster.receiver import AnnouncementReceiver
 from logbus.cluster.remote import receivers
 from logbus.cluster.replicas import Replicas
 from logbus.cluster.throttling import FollowerThrottle, LeaderThrottle
-from logbus.cluster.topicplans import NewTopic, TopicDefaults
+from logbus.cluster.topicplans import TopicDefaults
 from logbus.cluster.topics import TopicAdmin
 from logbus.config import ConfigView, TopicConfig, keys
 from logbus.config.table import TOPIC_KEYS
@@ -69,7 +69,7 @@ from logbus.config.view import usable_broker_overrides, usable_topic_overrides
 from logbus.coordination.groups import GroupCoordinator
 from logbus.coordination.internaltopics import InternalTopics
 from logbus.coordination.upkeep import Upkeep
-from logbus.errors import ApiError, ErrorCode, StorageError
+from logbus.errors import ApiError, StorageError
 from logbus.handlers.opening import Opening
 from logbus.ilogbus import IBroker, IProtocolPlugin, Listener
 from logbus.instruments import instrument
@@ -84,7 +84,7 @@ from logbus.net.limits import Complaints, ConnectionLedger
 from logbus.net.metrics import NetMetrics
 from logbus.net.protocol import KafkaServerFactory
 from logbus.protocols import protocol_plugins
-from logbus.records.batch import Record, encode_batch, iter_records
+from logbus.records.record import Record
 from logbus.routes import INTERNAL_TOPICS, routes
 from logbus.services import OrderedService
 from logbus.settings import (
@@ -102,9 +102,6 @@ from logbus.storage.istorage import IDisk
 from logbus.storage.manager import LogManager
 from logbus.storage.policies import delete_policy
 from logbus.timers import Timers
-
-#: How long a plugin's append waits for a topic that somebody else is creating.
-CREATION_SECONDS = 30.0
 
 
 class _Part(Service):
@@ -305,7 +302,7 @@ class Broker(OrderedService):
         self._listening = Listening(
             reactor, self, protocol_plugins() if plugins is None else plugins, listeners, backlog
         )
-        self._next_partition: dict[str, int] = {}
+        self._data = DataAccess(self.metadata, self.replicas, self.topics_anywhere, config, reactor, wall_clock)
         config.subscribe(TOPIC_KEYS.values(), lambda view: self._reconfigure_topics())
         self._compose()
 
@@ -513,57 +510,16 @@ class Broker(OrderedService):
         partition: int | None = None,
         acks: int = 1,
     ) -> Deferred[tuple[int, int]]:
-        return Deferred.fromCoroutine(self._append(topic, records, partition, acks))
-
-    async def _append(
-        self, topic: str, records: Sequence[tuple[bytes | None, bytes | None]], partition: int | None, acks: int
-    ) -> tuple[int, int]:
-        if self.metadata.topic(topic) is None and self.config.get(keys.AUTO_CREATE_TOPICS_ENABLE):
-            await self._create_if_missing(topic)
-        if partition is None:
-            known = self.metadata.topic(topic)
-            count = len(known.partitions) if known is not None else 1
-            partition = self._next_partition.get(topic, 0) % count
-            self._next_partition[topic] = partition + 1
-        now_ms = int(self.wall_clock() * 1000)
-        batch = encode_batch([Record(0, now_ms, key, value) for key, value in records])
-        replica = self.replicas.leader(topic, partition)
-        appended = replica.append(batch, now_ms, all_in_sync=acks == -1)
-        if acks == -1 and (durable := replica.durable()) is not None:
-            await durable
-        return partition, appended.base_offset
+        return Deferred.fromCoroutine(self._data.append(topic, records, partition, acks))
 
     def read(self, topic: str, partition: int, offset: int, max_bytes: int = 1_048_576) -> list[Record]:
-        replica = self.replicas.leader(topic, partition)
-        found = replica.read(offset, max_bytes, committed=True, min_one=True).data
-        if found is None:
-            return []
-        return [record for record in iter_records(found.read()) if record.offset >= offset]
+        return self._data.read(topic, partition, offset, max_bytes)
 
     def create_topic(self, name: str, partitions: int = -1, configs: Mapping[str, str] | None = None) -> Deferred[None]:
-        async def created() -> None:
-            wanted = NewTopic(name, num_partitions=partitions, configs=dict(configs or {}))
-            for outcome in await self.topics_anywhere.create_topics([wanted]):
-                if isinstance(outcome, ApiError):
-                    raise outcome
-
-        return Deferred.fromCoroutine(created())
-
-    async def _create_if_missing(self, topic: str) -> None:
-        try:
-            await self.create_topic(topic)
-        except ApiError as e:
-            if e.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise
-            # Somebody else is creating it, and it may not be served yet.
-            served = self.metadata.wait_for(lambda metadata: metadata.topic(topic) is not None)
-            try:
-                await served.addTimeout(CREATION_SECONDS, self.reactor)
-            except DeferredTimeout:
-                raise e from None
+        return Deferred.fromCoroutine(self._data.create_topic(name, partitions, configs))
 
     def topics(self) -> Mapping[str, int]:
-        return {topic.name: len(topic.partitions) for topic in self.metadata.topics.values()}
+        return self._data.topics()
 
     def kafka_factory(self, listener: Listener) -> IProtocolFactory:
         return KafkaServerFactory(
