@@ -9,13 +9,15 @@ The messages, one family per module, and the register of APIs by number.
 :mod:`~logbus.wire.messages.configs`           settings described and altered
 :mod:`~logbus.wire.messages.elections`         leaders elected, replicas reassigned
 :mod:`~logbus.wire.messages.log_dirs`          what is in log directories
-:mod:`~logbus.wire.messages.transactions`      producer ids
+:mod:`~logbus.wire.messages.transactions`      producer ids, transactions
+:mod:`~logbus.wire.messages.txn_state`         producers and transactions described and listed
 :mod:`~logbus.wire.messages.groups`            coordinators, members of groups
 :mod:`~logbus.wire.messages.consumer_groups`   groups of the newer protocol (KIP-848)
 :mod:`~logbus.wire.messages.offsets`           offsets that groups commit
 :mod:`~logbus.wire.messages.cluster`           what brokers tell each other
 :mod:`~logbus.wire.messages.consumer_protocol` what members of a group tell each other (no API of its own)
 :mod:`~logbus.wire.messages.group_log`         the records of ``__consumer_offsets`` (no API of its own)
+:mod:`~logbus.wire.messages.txn_log`           the records of ``__transaction_state`` (no API of its own)
 ============================================== ===================================================
 
 A family is imported when one of its APIs is first asked for: declaring all of them at once costs a part of a second.
@@ -43,7 +45,15 @@ _FAMILIES = {
     "configs": {32: "DescribeConfigs", 33: "AlterConfigs", 44: "IncrementalAlterConfigs"},
     "elections": {43: "ElectLeaders", 45: "AlterPartitionReassignments", 46: "ListPartitionReassignments"},
     "log_dirs": {35: "DescribeLogDirs"},
-    "transactions": {22: "InitProducerId"},
+    "transactions": {
+        22: "InitProducerId",
+        24: "AddPartitionsToTxn",
+        25: "AddOffsetsToTxn",
+        26: "EndTxn",
+        27: "WriteTxnMarkers",
+        28: "TxnOffsetCommit",
+    },
+    "txn_state": {61: "DescribeProducers", 65: "DescribeTransactions", 66: "ListTransactions"},
     "groups": {
         10: "FindCoordinator",
         11: "JoinGroup",

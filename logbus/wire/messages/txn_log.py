@@ -1,0 +1,48 @@
+"""
+What brokers write into ``__transaction_state``: one record per transactional id, its newest state.
+
+Key and value carry their own version in front (:func:`~logbus.wire.schema.decode_versioned`). A value of null deletes.
+The formats are those of Kafka (``TransactionLogKey.json``, ``TransactionLogValue.json``), so that its tools read our
+files and we read its.
+"""
+
+from __future__ import annotations
+
+from logbus.wire.schema import Int8, Int16, Int32, Int64, String, message, struct, tagged
+
+
+@message(None, versions="0", flexible="none")
+class TransactionLogKey:
+    """A transactional id."""
+
+    transactional_id: String
+
+
+@struct
+class TransactionLogPartitions:
+    """The partitions of one topic that are in the transaction."""
+
+    topic: String
+    partition_ids: list[Int32]
+
+
+@message(None, versions="0-1", flexible="1+")
+class TransactionLogValue:
+    """
+    The state of a transactional id. Times in ms, −1 for never.
+
+    Version 0 is written where transactions have version 0, version 1 from there on: it can say which id the producer
+    had before and gets next when the epochs of one are used up, and by which version of transactions the client works
+    (KIP-890).
+    """
+
+    producer_id: Int64
+    previous_producer_id: Int64 = tagged(0, "1+", default=-1)
+    next_producer_id: Int64 = tagged(1, "1+", default=-1)
+    producer_epoch: Int16
+    transaction_timeout_ms: Int32
+    transaction_status: Int8
+    transaction_partitions: list[TransactionLogPartitions] | None
+    transaction_last_update_timestamp_ms: Int64
+    transaction_start_timestamp_ms: Int64
+    client_transaction_version: Int16 = tagged(2, "1+", default=0)
