@@ -16,6 +16,7 @@ from logbus.errors import ApiError
 
 if TYPE_CHECKING:
     from logbus.client.cluster import Cluster
+    from logbus.client.consumer import Isolation
     from logbus.model import TopicPartition
     from logbus.records.record import Record
 
@@ -34,6 +35,14 @@ Render = Callable[[str, int, "Record"], bytes]
 )
 @click.option("--max-records", "-n", type=click.IntRange(min=0), help="Stop after so many.")
 @click.option("--exit-at-end", "-e", is_flag=True, help="Stop at what is the end now.")
+@click.option(
+    "--isolation-level",
+    "isolation",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    default="read_uncommitted",
+    show_default=True,
+    help="Whether records of transactions are read only once they are committed.",
+)
 @click.option("--key-separator", "-K", metavar="TEXT", help="Print KEY, this, VALUE.")
 @click.option(
     "--format",
@@ -53,6 +62,7 @@ def consume(
     timestamp: str | None,
     max_records: int | None,
     exit_at_end: bool,
+    isolation: Isolation,
     key_separator: str | None,
     template: str | None,
     as_json: bool,
@@ -80,12 +90,12 @@ def consume(
     render = renderer(template, as_json, key_separator)
 
     async def work(cluster: Cluster) -> None:
-        starts, ends = await bounds(cluster, topic, partitions, from_beginning, offset, at_ms)
+        starts, ends = await bounds(cluster, topic, partitions, from_beginning, offset, at_ms, isolation)
         left = max_records
         open_ends = {each for each in ends if starts[each] < ends[each]} if exit_at_end else set(ends)
         if left == 0 or not open_ends:
             return
-        consumer = SimpleConsumer(cluster, reset="earliest")
+        consumer = SimpleConsumer(cluster, reset="earliest", isolation=isolation)
         consumer.assign({each: starts[each] for each in open_ends})
         progress = Progress() if not sys.stdout.isatty() else None
         out = sys.stdout.buffer
@@ -120,7 +130,13 @@ def consume(
 
 
 async def bounds(
-    cluster: Cluster, name: str, chosen: tuple[int, ...], from_beginning: bool, offset: int | None, at_ms: int | None
+    cluster: Cluster,
+    name: str,
+    chosen: tuple[int, ...],
+    from_beginning: bool,
+    offset: int | None,
+    at_ms: int | None,
+    isolation: Isolation,
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
     """
     Where to begin in each partition, and where each ends now.
@@ -136,7 +152,9 @@ async def bounds(
 
     async def offsets(time: int) -> dict[TopicPartition, int]:
         found = {}
-        for partition, answer in (await list_offsets(cluster, dict.fromkeys(wanted, time), patience=5.0)).items():
+        committed = isolation == "read_committed"
+        answers = await list_offsets(cluster, dict.fromkeys(wanted, time), patience=5.0, committed=committed)
+        for partition, answer in answers.items():
             if isinstance(answer, ApiError):
                 raise answer
             found[partition] = answer.offset

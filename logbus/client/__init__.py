@@ -6,6 +6,7 @@ A Twisted-native client of Kafka-compatible brokers.
     cluster.py      where to begin, who leads what, a connection to each broker
     producer.py     Producer: records out; accumulator.py and partitioner.py are its pure parts
     consumer.py     SimpleConsumer: records in, from partitions and positions one chooses
+    fetched.py      what is made of an answer
     admin.py        AdminClient: topics, settings, offsets, the cluster
     groups.py       its part for groups; described_groups.py, coordinators.py
     offsets.py      offsets by time
@@ -31,8 +32,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from logbus.client.admin import AdminClient, NewTopic
     from logbus.client.cluster import Cluster
-    from logbus.client.consumer import AtTime, ConsumerRecord, SimpleConsumer
+    from logbus.client.consumer import AtTime, SimpleConsumer
     from logbus.client.described_groups import GroupDescription, GroupMember
+    from logbus.client.fetched import ConsumerRecord
     from logbus.client.groups import CommittedOffset, ListedGroup
     from logbus.client.offsets import EARLIEST, LATEST
     from logbus.client.producer import Producer, RecordMetadata
@@ -61,7 +63,7 @@ _MODULES = {
     "AtTime": "consumer",
     "Cluster": "cluster",
     "CommittedOffset": "groups",
-    "ConsumerRecord": "consumer",
+    "ConsumerRecord": "fetched",
     "EARLIEST": "offsets",
     "GroupDescription": "described_groups",
     "GroupMember": "described_groups",

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Coroutine, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from attrs import define, frozen
 from twisted.internet.defer import CancelledError, Deferred, succeed
@@ -25,17 +25,18 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.client.cluster import Cluster
+from logbus.client.fetched import ConsumerRecord, Fetched, read_answer
 from logbus.client.offsets import EARLIEST, LATEST, list_offsets
 from logbus.client.retry import api_error, is_retriable
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
-from logbus.records.batch import Record, check_crc, decode_batch, iter_batches
 from logbus.wire.messages.records import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from logbus.wire.schema import ZERO_UUID
 
 _FETCH = 1
 _LAST_VERSION_BY_NAME = 12
 Reset = Literal["earliest", "latest", "none"]
+Isolation = Literal["read_uncommitted", "read_committed"]
 
 
 @frozen
@@ -47,34 +48,6 @@ class AtTime:
 
 Position = int | AtTime
 """An offset, :data:`~logbus.client.offsets.EARLIEST`, :data:`~logbus.client.offsets.LATEST`, or a time."""
-
-
-class ConsumerRecord(NamedTuple):
-    """A record, and where it was read."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-
-
-class Fetched(NamedTuple):
-    """
-    Records of one partition, in order.
-
-    :ivar next_offset: where the partition is read on from. It may go forward without records: markers of transactions
-        and what compaction removed have offsets, too.
-    :ivar high_watermark: where the partition ended, for readers, when this was read.
-    """
-
-    partition: TopicPartition
-    records: list[Record]
-    next_offset: int
-    high_watermark: int
-    size: int
 
 
 @define(eq=False)
@@ -102,6 +75,7 @@ class SimpleConsumer:
     :param max_bytes: of one answer.
     :param partition_max_bytes: of one partition in it.
     :param queue_bytes: from so many bytes read and not taken on, nothing more is fetched.
+    :param isolation: whether records of transactions are read only once they are committed.
     """
 
     _log = Logger()
@@ -116,6 +90,7 @@ class SimpleConsumer:
         max_bytes: int = 16 * 1024 * 1024,
         partition_max_bytes: int = 4 * 1024 * 1024,
         queue_bytes: int = 16 * 1024 * 1024,
+        isolation: Isolation = "read_uncommitted",
     ) -> None:
         self._cluster = cluster
         self._clock = cluster.reactor
@@ -126,6 +101,7 @@ class SimpleConsumer:
         self._max_bytes = max_bytes
         self._partition_max_bytes = partition_max_bytes
         self._queue_bytes = queue_bytes
+        self._committed = isolation == "read_committed"
         self._sources: dict[TopicPartition, _Source] = {}
         self._queue: deque[tuple[_Source, int, Fetched]] = deque()
         self._queued = 0
@@ -268,10 +244,11 @@ class SimpleConsumer:
                 for source, _, wanted in turns
                 if isinstance(wanted, AtTime) or (wanted is not None and wanted < 0)
             }
-            found = await list_offsets(self._cluster, times) if times else {}
+            committed = self._committed
+            found = await list_offsets(self._cluster, times, committed=committed) if times else {}
             ends = [partition for partition, answer in found.items() if getattr(answer, "offset", 0) < 0]
             if ends:
-                found.update(await list_offsets(self._cluster, dict.fromkeys(ends, LATEST)))
+                found.update(await list_offsets(self._cluster, dict.fromkeys(ends, LATEST), committed=committed))
             for source, turn, wanted in turns:
                 answer = found.get(source.partition)
                 if isinstance(answer, ApiError):
@@ -352,6 +329,7 @@ class SimpleConsumer:
             max_wait_ms=int(self._max_wait * 1000),
             min_bytes=self._min_bytes,
             max_bytes=self._max_bytes,
+            isolation_level=int(self._committed),
             topics=list(topics.values()),
         )
         version = channel.version(_FETCH)
@@ -383,28 +361,10 @@ class SimpleConsumer:
                 raise error
             source.lost = True
             return error
-        raw = data.records
-        if not raw:
+        fetched = read_answer(source.partition, source.offset, data, self._committed)
+        if fetched.next_offset == source.offset:
             return None
-        buffer = raw if isinstance(raw, (bytes, bytearray, memoryview)) else b""
-        records: list[Record] = []
-        offset = source.offset
-        for pos, header in iter_batches(buffer):
-            if not check_crc(buffer, pos, header):
-                raise ApiError(
-                    ErrorCode.CORRUPT_MESSAGE,
-                    f"{source.partition}: the CRC of the batch at offset {header.base_offset} does not match",
-                )
-            if header.next_offset <= offset:
-                continue
-            if not header.control:
-                batch = decode_batch(buffer, pos, header=header)
-                records += batch if header.base_offset >= offset else [each for each in batch if each.offset >= offset]
-            offset = header.next_offset
-        if offset == source.offset:
-            return None
-        source.offset = offset
-        fetched = Fetched(source.partition, records, offset, data.high_watermark, len(buffer))
+        source.offset = fetched.next_offset
         self._queue.append((source, source.turn, fetched))
         self._queued += fetched.size
         return None

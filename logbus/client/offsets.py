@@ -26,18 +26,19 @@ MAX_TIMESTAMP = -3
 
 
 async def list_offsets(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, patience: float = 0.0
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, patience: float = 0.0, committed: bool = False
 ) -> dict[TopicPartition, TimestampOffset | ApiError]:
     """
     The first offset at or after a time, for each partition.
 
     :param wanted: milliseconds since 1970, :data:`LATEST`, :data:`EARLIEST` or :data:`MAX_TIMESTAMP`.
     :param patience: seconds for which a leader is asked again that has no answer yet; one just made may not.
+    :param committed: the end is the last stable offset: no transaction is open before it.
     :returns: offset and timestamp −1 where there is no such record; or why the leader does not say.
     :raises LogbusError: a topic is not there, or a leader cannot be reached.
     """
     deadline = cluster.reactor.seconds() + patience
-    answers = await _list_offsets(cluster, wanted)
+    answers = await _list_offsets(cluster, wanted, committed)
     attempt = 0
     while True:
         again = {each: wanted[each] for each, answer in answers.items() if _not_yet(cluster, each, answer)}
@@ -48,7 +49,7 @@ async def list_offsets(
         await deferLater(cluster.reactor, wait)
         for name in {each.topic for each in again}:
             cluster.forget(name)
-        answers.update(await _list_offsets(cluster, again))
+        answers.update(await _list_offsets(cluster, again, committed))
 
 
 def _not_yet(cluster: Cluster, partition: TopicPartition, answer: TimestampOffset | ApiError) -> bool:
@@ -58,7 +59,7 @@ def _not_yet(cluster: Cluster, partition: TopicPartition, answer: TimestampOffse
 
 
 async def _list_offsets(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int]
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], committed: bool
 ) -> dict[TopicPartition, TimestampOffset | ApiError]:
     answers: dict[TopicPartition, TimestampOffset | ApiError] = {}
     by_leader: dict[int, dict[str, ListOffsetsTopic]] = {}
@@ -83,7 +84,7 @@ async def _list_offsets(
         channel = await cluster.channel(leader)
         timeout_ms = int(cluster.timeout * 1000)
         response: ListOffsetsResponse = await channel.request(
-            ListOffsetsRequest(topics=list(topics.values()), timeout_ms=timeout_ms)
+            ListOffsetsRequest(isolation_level=int(committed), topics=list(topics.values()), timeout_ms=timeout_ms)
         )
         for each in response.topics:
             for answer in each.partitions:

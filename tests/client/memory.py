@@ -30,6 +30,7 @@ from logbus.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from logbus.wire.messages.records import (
+    AbortedTransaction,
     FetchableTopicResponse,
     FetchResponse,
     ListOffsetsPartitionResponse,
@@ -46,12 +47,23 @@ SERVED = {0: (3, 11), 1: (4, 12), 2: (1, 7), 3: (1, 12), 18: (0, 4), 19: (2, 7),
 
 @define(eq=False)
 class Log:
-    """One partition."""
+    """
+    One partition.
+
+    :ivar aborted: producer id and first offset of aborted transactions.
+    :ivar open_since: where a transaction begins that is still open.
+    """
 
     leader: int = 1
     start: int = 0
     end: int = 0
     batches: list[bytes] = field(factory=list)
+    aborted: list[tuple[int, int]] = field(factory=list)
+    open_since: int | None = None
+
+    def end_for(self, isolation_level: int) -> int:
+        """Where readers of an isolation level find the end."""
+        return self.end if self.open_since is None or not isolation_level else self.open_since
 
     def append(self, data: bytes) -> int:
         """Store a batch; returns the offset it got."""
@@ -181,13 +193,22 @@ class MemoryCluster:
                 code, log = self._log(node, TopicPartition(self._name(topic.topic, topic.topic_id), each.partition))
                 if not code and not log.start <= each.fetch_offset <= log.end:
                     code = ErrorCode.OFFSET_OUT_OF_RANGE
-                batches = [] if code else [b for b in log.batches if read_header(b).next_offset > each.fetch_offset]
+                headers = [] if code else [(read_header(b), b) for b in log.batches]
+                end = log.end_for(message.isolation_level)
+                batches = [b for h, b in headers if each.fetch_offset < h.next_offset <= end]
                 found = found or bool(code or batches)
                 partitions.append(
                     PartitionData(
                         partition_index=each.partition,
                         error_code=code,
                         high_watermark=log.end,
+                        last_stable_offset=log.end_for(1),
+                        aborted_transactions=[
+                            AbortedTransaction(producer_id=producer_id, first_offset=first)
+                            for producer_id, first in log.aborted
+                        ]
+                        if message.isolation_level
+                        else None,
                         records=b"".join(batches[:1]),
                     )
                 )
@@ -205,7 +226,7 @@ class MemoryCluster:
             partitions = []
             for each in topic.partitions:
                 code, log = self._log(node, TopicPartition(topic.name, each.partition_index))
-                offset = {-1: log.end, -2: log.start}.get(each.timestamp)
+                offset = {-1: log.end_for(message.isolation_level), -2: log.start}.get(each.timestamp)
                 if offset is None:
                     offset = each.timestamp - 1000 if each.timestamp - 1000 < log.end else -1
                 partitions.append(

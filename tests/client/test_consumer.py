@@ -9,7 +9,8 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.client.cluster import Cluster
-from logbus.client.consumer import AtTime, ConsumerRecord, SimpleConsumer
+from logbus.client.consumer import AtTime, SimpleConsumer
+from logbus.client.fetched import ConsumerRecord
 from logbus.client.offsets import EARLIEST, LATEST
 from logbus.client.producer import Producer
 from logbus.errors import ApiError, ErrorCode, LogbusError
@@ -162,6 +163,39 @@ class ConsumerTests(SynchronousTestCase):
         self.assertEqual((fetched.records, fetched.next_offset), ([], 1))
         log.put(b"x")
         self.assertEqual(self.take(consumer, 1)[0].offset, 1)
+
+    def test_only_what_is_committed(self) -> None:
+        """
+        With ``read_committed`` neither aborted records are read nor what lies behind the last stable offset, and that
+        is the end; by default everything is.
+        """
+        log = self.brokers.add("t")[0]
+
+        def ended(producer_id: int, type: ControlType) -> None:
+            log.append(encode_marker_batch(Marker(type, 0), producer_id=producer_id, producer_epoch=0, timestamp=1))
+
+        transaction = {"producer_epoch": 0, "base_sequence": 0, "transactional": True}
+        log.put(b"kept", producer_id=1, **transaction)
+        log.put(b"gone", producer_id=2, **transaction)
+        ended(2, ControlType.ABORT)
+        ended(1, ControlType.COMMIT)
+        log.aborted.append((2, 1))
+        log.open_since = log.put(b"open", producer_id=3, **transaction)
+        self.assertEqual([each.value for each in self.take(self.consumer(EARLIEST), 3)], [b"kept", b"gone", b"open"])
+
+        committed = self.consumer(EARLIEST, isolation="read_committed")
+        self.assertEqual(self.take(committed, 1)[0].value, b"kept")
+        at_end = self.consumer(LATEST, isolation="read_committed")
+        waiting = [self.take_later(committed), self.take_later(at_end)]
+        self.brokers.settle(1)
+        self.assertEqual([each.called for each in waiting], [False, False])
+        ended(3, ControlType.COMMIT)
+        log.open_since = None
+        self.brokers.settle(1)
+        self.assertEqual([self.successResultOf(each).value for each in waiting], [b"open", b"open"])
+
+    def take_later(self, consumer: SimpleConsumer) -> Deferred[ConsumerRecord]:
+        return Deferred.fromCoroutine(consumer.__anext__())
 
     def test_damage_is_told(self) -> None:
         """
