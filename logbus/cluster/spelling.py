@@ -1,7 +1,7 @@
 """
 Announcements as bytes: pure.
 
-What is said to all brokers alike is spelled once: the body leaves out whom it is for.
+What is said to all brokers alike is the same bytes for all: the body leaves out whom it is for.
 """
 
 from __future__ import annotations
