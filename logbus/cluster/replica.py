@@ -126,13 +126,21 @@ class Replica:
         """The first offset that readers of committed records do not see."""
         return self.log.last_stable_offset(self.partition.high_watermark)
 
-    def append(self, data: Buffer, now_ms: int, zstd_allowed: bool = True, all_in_sync: bool = False) -> Appended:
+    def append(
+        self,
+        data: Buffer,
+        now_ms: int,
+        zstd_allowed: bool = True,
+        all_in_sync: bool = False,
+        sequenced: bool = True,
+    ) -> Appended:
         """
         Write one batch from a client, as the leader.
 
         :param data: one record batch; neither kept nor changed.
         :param zstd_allowed: whether the producer's version of the protocol knows zstd.
         :param all_in_sync: it counts only once all in-sync replicas have it; :meth:`durable` says when.
+        :param sequenced: False for what a coordinator writes for a producer, without a sequence number.
         :raise ApiError: the batch is refused; nothing was written.
         """
         partition = self.partition
@@ -141,7 +149,7 @@ class Replica:
         if all_in_sync:
             partition.check_enough_replicas()
         log = self.log
-        appended = log.append_as_leader(data, partition.leader_epoch, now_ms, zstd_allowed)
+        appended = log.append_as_leader(data, partition.leader_epoch, now_ms, zstd_allowed, sequenced)
         if partition.grown(log.log_end_offset) and self.watchers:
             self._tell(appended.size)
         if self.log_watchers:

@@ -35,7 +35,7 @@ _MAX_COMPRESSED_COUNT = MAX_DECOMPRESSED // MIN_RECORD_SIZE
 NO_TIMESTAMP = -1
 
 
-def validate_produced(data: Buffer, *, zstd_allowed: bool = True) -> BatchHeader:
+def validate_produced(data: Buffer, *, zstd_allowed: bool = True, sequenced: bool = True) -> BatchHeader:
     """
     Check what a producer sent for one partition: exactly one whole batch of magic 2, fit to be stored as it is.
 
@@ -45,6 +45,8 @@ def validate_produced(data: Buffer, *, zstd_allowed: bool = True) -> BatchHeader
 
     :param data: the records field of a Produce request, all of it.
     :param zstd_allowed: False below Produce version 7, whose readers know no zstd (KIP-110).
+    :param sequenced: a producer's batch needs a sequence number; False for what a coordinator writes for a producer,
+        which has none.
     :returns: the header; ``size`` is ``len(data)``.
     :raises ApiError: CORRUPT_MESSAGE, UNSUPPORTED_FOR_MESSAGE_FORMAT (magic 0 and 1), INVALID_RECORD,
         INVALID_TIMESTAMP or UNSUPPORTED_COMPRESSION_TYPE; the message says what is wrong.
@@ -81,7 +83,7 @@ def validate_produced(data: Buffer, *, zstd_allowed: bool = True) -> BatchHeader
         )
 
     if producer_id != NO_PRODUCER_ID:
-        if producer_id < 0 or epoch < 0 or sequence < 0:
+        if producer_id < 0 or epoch < 0 or (sequence < 0 and sequenced):
             raise ApiError(
                 ErrorCode.INVALID_RECORD,
                 f"producer id {producer_id}, epoch {epoch} and sequence {sequence} do not go together",

@@ -250,7 +250,12 @@ class Log:
     # -- Appending
 
     def append_as_leader(
-        self, data: Buffer, leader_epoch: int, now_ms: int | None = None, zstd_allowed: bool = True
+        self,
+        data: Buffer,
+        leader_epoch: int,
+        now_ms: int | None = None,
+        zstd_allowed: bool = True,
+        sequenced: bool = True,
     ) -> Appended:
         """
         Validate a producer's batch, give it its offsets, and write it.
@@ -259,13 +264,14 @@ class Log:
         :param leader_epoch: goes into the batch.
         :param now_ms: the broker's time, ms since 1970; by default that of the wall clock.
         :param zstd_allowed: whether the producer's request version knows zstd.
+        :param sequenced: see :func:`.validate_produced`.
         :raises ApiError: the batch is refused, or there is no space; nothing was written.
         :raises StorageError: the disk failed, and is offline.
         """
         if now_ms is None:
             now_ms = int(self.wall_clock() * 1000)
         config = self.config
-        header = validate_for_topic(data, config, now_ms, zstd_allowed)
+        header = validate_for_topic(data, config, now_ms, zstd_allowed, sequenced)
         durability = self._durability or self.durability
         append_time = -1
         if header.producer_id >= 0:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from attrs import define, field
 
 from logbus.errors import ApiError, ErrorCode
-from logbus.records.batch import BatchHeader
+from logbus.records.batch import NO_SEQUENCE, BatchHeader
 
 KEPT_BATCHES = 5
 """As many as a producer may have in flight (``max.in.flight.requests.per.connection``)."""
@@ -94,7 +94,8 @@ class Producers:
 
     def check(self, header: BatchHeader) -> WrittenBatch | None:
         """
-        May this batch, from a client, be appended?
+        May this batch, from a client, be appended? One without a sequence number, which a coordinator writes for its
+        producer, may unless the producer has a newer epoch.
 
         :returns: None if it may; the batch in the log that it is a duplicate of, if its producer sent it before.
         :raises ApiError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER.
@@ -109,6 +110,8 @@ class Producers:
                 f"producer {header.producer_id} wrote with epoch {epoch} at offset {self.end_offset}, "
                 f"but epoch {entry.epoch} was seen",
             )
+        if sequence == NO_SEQUENCE:
+            return None
         if epoch > entry.epoch:
             if sequence != 0 and entry.epoch != _NO_EPOCH:
                 raise ApiError(

@@ -19,12 +19,15 @@ LOG_APPEND_TIME = "LogAppendTime"
 MOST_REFUSED = 1000
 
 
-def validate_for_topic(data: Buffer, config: TopicConfig, now_ms: int, zstd_allowed: bool = True) -> BatchHeader:
+def validate_for_topic(
+    data: Buffer, config: TopicConfig, now_ms: int, zstd_allowed: bool = True, sequenced: bool = True
+) -> BatchHeader:
     """
     Check the bytes a producer sent for one partition.
 
     :param data: exactly one batch.
     :param now_ms: the broker's time, ms since 1970.
+    :param sequenced: see :func:`.validate_produced`.
     :raises ApiError: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD, CORRUPT_MESSAGE,
         UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_FOR_MESSAGE_FORMAT.
     """
@@ -40,7 +43,7 @@ def validate_for_topic(data: Buffer, config: TopicConfig, now_ms: int, zstd_allo
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"the record batch has {size} bytes, more than segment.bytes = {config.segment_bytes}",
         )
-    header = validate_produced(data, zstd_allowed=zstd_allowed)
+    header = validate_produced(data, zstd_allowed=zstd_allowed, sequenced=sequenced)
     if (
         header.max_timestamp - now_ms > config.message_timestamp_after_max_ms
         or now_ms - header.base_timestamp > config.message_timestamp_before_max_ms

@@ -45,6 +45,17 @@ class SequenceTests(SynchronousTestCase):
         self.assertEqual([self.send(sequence, 2) for sequence in (4, 6, 8, 10, 12)], [4, 6, 8, 10, 12])
         self.assertEqual(self.log.log_end_offset, 14)
 
+    def test_without_a_sequence(self) -> None:
+        """What a coordinator writes for a producer is not counted, and no duplicate; a newer epoch fences it."""
+
+        def write(epoch: int) -> int:
+            data = batch(b"v", producer_id=5, producer_epoch=epoch, base_sequence=-1, transactional=True)
+            return self.log.append_as_leader(data, 0, sequenced=False).base_offset
+
+        self.assertEqual([write(epoch) for epoch in (1, 1, 2)], [0, 1, 2])
+        self.assertEqual(self.assertRaises(ApiError, write, 1).code, ErrorCode.INVALID_PRODUCER_EPOCH)
+        self.refused(ErrorCode.INVALID_RECORD, -1)
+
     def test_old_duplicates(self) -> None:
         """An older one is a duplicate whose offset is forgotten."""
         for sequence in range(0, 14, 2):
