@@ -68,6 +68,8 @@ from logbus.config.unenforced import refuse_unenforced_settings
 from logbus.config.view import usable_broker_overrides, usable_topic_overrides
 from logbus.coordination.groups import GroupCoordinator
 from logbus.coordination.internaltopics import InternalTopics
+from logbus.coordination.transactions.coordinator import TransactionCoordinator
+from logbus.coordination.transactions.participation import TransactionParticipation
 from logbus.coordination.upkeep import Upkeep
 from logbus.errors import ApiError, StorageError
 from logbus.handlers.opening import Opening
@@ -295,6 +297,10 @@ class Broker(OrderedService):
         self.replicas.listeners.append(self.group_coordinator)
         self.upkeep = Upkeep(self.group_coordinator)
         self.metadata.when_removed(self.upkeep.forget_topics)
+        self.transactions = TransactionCoordinator(
+            self.replicas, self.metadata, self.producer_ids, config, reactor, lambda: int(wall_clock() * 1000)
+        )
+        self.participation = TransactionParticipation(self.broker_id, self.metadata, self.transactions, self.peers)
         self.internal_topics = InternalTopics(self.metadata, self.topics_anywhere, config)
         self.opening = Opening()
         self.router, self.produce_handlers, self.fetch_handlers = routes(self, release)
