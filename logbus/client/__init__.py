@@ -9,6 +9,7 @@ A Twisted-native client of Kafka-compatible brokers.
     fetched.py      what is made of an answer
     admin.py        AdminClient: topics, settings, offsets, the cluster
     groups.py       its part for groups; described_groups.py, coordinators.py
+    transactions.py its part for transactions
     offsets.py      offsets by time
     retry.py        which failures are worth another attempt
     addresses.py    HOST:PORT
@@ -39,8 +40,10 @@ if TYPE_CHECKING:
     from logbus.client.offsets import EARLIEST, LATEST
     from logbus.client.producer import Producer, RecordMetadata
     from logbus.client.retry import Unreachable
+    from logbus.client.transactions import ActiveProducer, ListedTransaction, TransactionDescription
 
 __all__ = [
+    "ActiveProducer",
     "AdminClient",
     "AtTime",
     "Cluster",
@@ -51,14 +54,17 @@ __all__ = [
     "GroupMember",
     "LATEST",
     "ListedGroup",
+    "ListedTransaction",
     "NewTopic",
     "Producer",
     "RecordMetadata",
     "SimpleConsumer",
+    "TransactionDescription",
     "Unreachable",
 ]
 
 _MODULES = {
+    "ActiveProducer": "transactions",
     "AdminClient": "admin",
     "AtTime": "consumer",
     "Cluster": "cluster",
@@ -69,10 +75,12 @@ _MODULES = {
     "GroupMember": "described_groups",
     "LATEST": "offsets",
     "ListedGroup": "groups",
+    "ListedTransaction": "transactions",
     "NewTopic": "admin",
     "Producer": "producer",
     "RecordMetadata": "producer",
     "SimpleConsumer": "consumer",
+    "TransactionDescription": "transactions",
     "Unreachable": "retry",
 }
 

@@ -1,6 +1,7 @@
 """
 Administration: topics, partitions, records to delete, the cluster; of settings see :mod:`~logbus.client.configs`, of
-leaders and replicas :mod:`~logbus.client.placement`, of groups :mod:`~logbus.client.groups`.
+leaders and replicas :mod:`~logbus.client.placement`, of groups :mod:`~logbus.client.groups`, of transactions
+:mod:`~logbus.client.transactions`.
 
 .. code-block:: python
 
@@ -28,6 +29,7 @@ from logbus.client.groups import GroupAdmin
 from logbus.client.offsets import list_offsets
 from logbus.client.placement import PlacementAdmin, Reassignment
 from logbus.client.retry import api_error
+from logbus.client.transactions import TransactionAdmin
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TimestampOffset, TopicPartition
 from logbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -100,7 +102,7 @@ class ClusterDescription:
     nodes: tuple[Node, ...]
 
 
-class AdminClient(ConfigAdmin, GroupAdmin, PlacementAdmin):
+class AdminClient(ConfigAdmin, GroupAdmin, PlacementAdmin, TransactionAdmin):
     """
     :param cluster: closed by its owner, not by the client.
     :param timeout: seconds the brokers may take to do what is asked.
