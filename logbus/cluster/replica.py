@@ -22,6 +22,7 @@ from logbus.cluster.partition import Partition
 from logbus.config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import NO_EPOCH, IsrChange, LeaderAndIsr, TopicPartition
+from logbus.records.batch import Marker
 from logbus.records.checksum import Buffer
 from logbus.storage.log import Appended, Log, ReadResult
 from logbus.storage.together import AppendedTogether, append_together
@@ -150,6 +151,30 @@ class Replica:
             partition.check_enough_replicas()
         log = self.log
         appended = log.append_as_leader(data, partition.leader_epoch, now_ms, zstd_allowed, sequenced)
+        if partition.grown(log.log_end_offset) and self.watchers:
+            self._tell(appended.size)
+        if self.log_watchers:
+            self._tell_followers(appended.size)
+        return appended
+
+    def append_marker(
+        self, producer_id: int, producer_epoch: int, marker: Marker, now_ms: int, transaction_version: int
+    ) -> Appended:
+        """
+        End a producer's transaction in this partition, as the leader; :meth:`durable` says when that counts.
+
+        :param transaction_version: by whose rules its epoch is held against what is there; see
+            :meth:`.Log.append_marker`.
+        :raise ApiError: as :meth:`append` for all in sync; INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        partition = self.partition
+        if not partition.is_leader or partition.in_doubt:
+            partition.check_leader()
+        partition.check_enough_replicas()
+        log = self.log
+        appended = log.append_marker(
+            producer_id, producer_epoch, marker, partition.leader_epoch, now_ms, transaction_version
+        )
         if partition.grown(log.log_end_offset) and self.watchers:
             self._tell(appended.size)
         if self.log_watchers:

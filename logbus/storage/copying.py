@@ -13,9 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from logbus.errors import ApiError, DecodeError, ErrorCode
-from logbus.records.batch import BatchHeader, batch_problem, iter_batches
+from logbus.records.batch import BatchHeader, Marker, batch_problem, iter_batches
 from logbus.records.checksum import Buffer
 from logbus.storage.index import MAX_RELATIVE_OFFSET
+from logbus.storage.marking import marker_in
 
 if TYPE_CHECKING:
     from logbus.storage.log import Log
@@ -31,23 +32,32 @@ def append_from_leader(log: Log, data: Buffer, leader_epoch: int, gaps: bool) ->
     batches, problem = _batches(data)
     end, epoch = log.log_end_offset, log.epochs.latest
     run: list[BatchHeader] = []
+    markers: list[Marker | None] = []
     begun = at = 0
     for i, (at, header) in enumerate(batches):
         after = batches[i + 1][1] if i + 1 < len(batches) else None
         wrong = batch_problem(data, at, header) or _misplaced(header, after, end, epoch, leader_epoch, gaps)
+        marker: Marker | None = None
+        if header.control and wrong is None:
+            try:
+                marker = marker_in(data, at, header)
+            except DecodeError as error:
+                wrong = str(error)
         if wrong is not None:
             problem = f"batch at offset {header.base_offset}: {wrong}"
             break
         if run and (header.base_offset != end or header.leader_epoch != epoch):
-            _write(log, view[begun:at], run, now_ms)
-            run = []
+            _write(log, view[begun:at], run, markers, now_ms)
+            run, markers = [], []
         if not run:
             begun = at
         run.append(header)
+        if header.control:
+            markers.append(marker)
         end, epoch = header.next_offset, header.leader_epoch
         at += header.size
     if run:
-        _write(log, view[begun:at], run, now_ms)
+        _write(log, view[begun:at], run, markers, now_ms)
     if problem is not None:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{log.partition}: from the leader: {problem}")
     return log.log_end_offset
@@ -77,7 +87,7 @@ def _misplaced(
     return None
 
 
-def _write(log: Log, data: memoryview, run: list[BatchHeader], now_ms: int) -> None:
+def _write(log: Log, data: memoryview, run: list[BatchHeader], markers: list[Marker | None], now_ms: int) -> None:
     segment, durability = log.segments[-1], log.durability
     first, last_offset = run[0], run[-1].last_offset
     if len(run) == 1:
@@ -88,10 +98,11 @@ def _write(log: Log, data: memoryview, run: list[BatchHeader], now_ms: int) -> N
         or log.is_roll_due(segment, len(data), max(header.max_timestamp for header in run), now_ms, len(run))
     ):
         # Somewhere in between a new segment begins.
-        at = 0
+        at, left = 0, iter(markers)
         for header in run:
-            _write(log, data[at : at + header.size], [header], now_ms)
+            own = [next(left)] if header.control else []
+            _write(log, data[at : at + header.size], [header], own, now_ms)
             at += header.size
         return
     segment.log.get().write(segment.size, (data,))
-    log.wrote(segment, durability, run, first.base_offset, first.leader_epoch)
+    log.wrote(segment, durability, run, first.base_offset, first.leader_epoch, markers)

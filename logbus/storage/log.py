@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import uuid
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -27,12 +27,14 @@ from logbus.model import NO_EPOCH, OffsetAndEpoch, TimestampOffset, TopicPartiti
 from logbus.records.batch import (
     PREFIX_SIZE,
     BatchHeader,
+    Marker,
     patched_prefix,
     rewrite_log_append_time,
 )
 from logbus.records.checksum import Buffer
 from logbus.records.slices import FileSlice
-from logbus.storage import lookup, shortening
+from logbus.storage import lookup, marking, shortening
+from logbus.storage.aborted import AbortedTransaction
 from logbus.storage.copying import append_from_leader
 from logbus.storage.epochs import EpochHistory
 from logbus.storage.files import FileCache
@@ -225,8 +227,21 @@ class Log:
         return sum(segment.size for segment in self.segments)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Where readers of committed transactions stop: no transaction is tracked, so at the high watermark."""
-        return high_watermark
+        """
+        Where readers of committed transactions stop: at the first offset of the oldest transaction that is open, or
+        whose marker is not below the high watermark; at that without any. It moves with the high watermark only.
+        """
+        if self._producers is None and not self.has_producers:
+            return high_watermark
+        return self.producers.transactions.last_stable_offset(high_watermark)
+
+    def aborted_transactions(self, first_offset: int, end_offset: int) -> Sequence[AbortedTransaction]:
+        """
+        The aborted transactions with records from ``first_offset`` on and below ``end_offset``, by their first offset.
+
+        :raises ApiError: KAFKA_STORAGE_ERROR: an index was damaged, and is being made anew.
+        """
+        return ()
 
     def configure(self, config: TopicConfig) -> None:
         """Swap the topic's settings; what is compared with them next sees the new ones."""
@@ -312,6 +327,31 @@ class Log:
         """
         return append_from_leader(self, data, leader_epoch, gaps)
 
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: Marker,
+        leader_epoch: int,
+        now_ms: int,
+        transaction_version: int = 0,
+    ) -> Appended:
+        """
+        End a producer's transaction, as its coordinator decided. A marker that comes again is written again.
+
+        :param leader_epoch: goes into the batch.
+        :param now_ms: the broker's time, ms since 1970.
+        :param transaction_version: from 2 on ``producer_epoch`` is the one after that of the transaction (KIP-890).
+        :raises ApiError: INVALID_PRODUCER_EPOCH: the producer has a newer epoch, or with version 2 its transaction of
+            that epoch is open; TRANSACTION_COORDINATOR_FENCED: another coordinator was heard of since;
+            KAFKA_STORAGE_ERROR: there is no space. Nothing was written.
+        :raises StorageError: the disk failed, and is offline.
+        """
+        header = marking.append_marker(
+            self, producer_id, producer_epoch, marker, leader_epoch, now_ms, transaction_version
+        )
+        return Appended(header.base_offset, header.last_offset, -1, self.log_start_offset, header.size)
+
     def wrote(
         self,
         segment: Segment,
@@ -319,21 +359,28 @@ class Log:
         headers: Sequence[BatchHeader],
         base_offset: int,
         leader_epoch: int,
+        markers: Iterable[Marker | None] = (),
     ) -> None:
         """
         The bookkeeping after batches of one epoch were written: no step of it may fail.
 
         :param base_offset: that of the first; the others follow without a gap.
+        :param markers: of the control batches among them, in order.
         """
         config = self.config
         producers = self.producers
+        left = iter(markers)
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
         size, end = segment.size, base_offset
         for header in headers:
             segment.appended(header, end, config.index_interval_bytes)
             if header.producer_id >= 0:
-                producers.appended(header, end)
+                if header.control:
+                    producers.appended(header, end, next(left, None))
+                    producers.transactions.committed(self.high_watermark)
+                else:
+                    producers.appended(header, end)
             end += header.last_offset_delta + 1
         self.log_end_offset = producers.end_offset = end
         if not self.is_touched:

@@ -5,17 +5,24 @@ For each producer id the newest epoch and the last five batches. A batch must co
 five is a duplicate and is answered with the offset it got the first time; an older one is a duplicate, too, but its
 offset is forgotten. A producer id that is not known may start anywhere: its state expired, or was lost with the records
 it belonged to. Sequence numbers go from 2**31 - 1 to 0.
+
+Of a producer with transactions also where the open one began, and which coordinator ended the last one. A marker must
+not come from a producer's past, nor from a coordinator that was replaced (KIP-98). With transactions of version 2 it
+carries the producer's next epoch (KIP-890): whatever is late of the transaction is refused by its epoch then, and the
+next one begins with sequence 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from attrs import define, field
 
 from logbus.errors import ApiError, ErrorCode
-from logbus.records.batch import NO_SEQUENCE, BatchHeader
+from logbus.records.batch import NO_SEQUENCE, BatchHeader, ControlType, Marker
+from logbus.storage.aborted import AbortedTransaction
+from logbus.storage.stability import OpenTransactions
 
 KEPT_BATCHES = 5
 """As many as a producer may have in flight (``max.in.flight.requests.per.connection``)."""
@@ -23,6 +30,8 @@ KEPT_BATCHES = 5
 _SEQUENCES = 2**31
 _NO_EPOCH = -1
 _NO_OFFSET = -1
+_MARKERS_BUMP = 2
+"""Since this ``transaction.version`` a marker carries the producer's next epoch."""
 
 
 class WrittenBatch(NamedTuple):
@@ -45,6 +54,7 @@ class ProducerEntry:
     :ivar last_timestamp: of the last batch; ms since 1970. Decides over expiry.
     :ivar coordinator_epoch: that of the last transaction marker, -1 without.
     :ivar open_since: first offset of the open transaction, or None.
+    :ivar last_marker_offset: of the last marker since the log was opened, −1 without.
     """
 
     producer_id: int
@@ -53,6 +63,7 @@ class ProducerEntry:
     last_timestamp: int = -1
     coordinator_epoch: int = -1
     open_since: int | None = None
+    last_marker_offset: int = field(default=_NO_OFFSET, eq=False)
 
     @property
     def last_sequence(self) -> int:
@@ -70,13 +81,19 @@ class Producers:
     The producers of one log.
 
     :ivar end_offset: the state reflects every batch below this offset.
+    :ivar transactions: those that are open, or not committed to have ended.
     """
 
-    __slots__ = ("_entries", "end_offset")
+    __slots__ = ("_entries", "end_offset", "transactions")
 
-    def __init__(self, end_offset: int = 0) -> None:
+    def __init__(self, end_offset: int = 0, entries: Iterable[ProducerEntry] = ()) -> None:
         self.end_offset = end_offset
-        self._entries: dict[int, ProducerEntry] = {}
+        self.transactions = OpenTransactions()
+        self._entries: dict[int, ProducerEntry] = {entry.producer_id: entry for entry in entries}
+        for first, producer_id in sorted(
+            (entry.open_since, entry.producer_id) for entry in self if entry.open_since is not None
+        ):
+            self.transactions.began(producer_id, first)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -88,9 +105,18 @@ class Producers:
         """A producer's state, if it is known."""
         return self._entries.get(producer_id)
 
-    def put(self, entry: ProducerEntry) -> None:
-        """Set a producer's state."""
-        self._entries[entry.producer_id] = entry
+    def open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether a producer has a transaction open here, in that epoch."""
+        entry = self._entries.get(producer_id)
+        return entry is not None and entry.open_since is not None and entry.epoch == producer_epoch
+
+    def last_marker_offset(self, producer_id: int) -> int:
+        """
+        Where a producer's last marker is; −1: none came since the log was opened. Who asked a coordinator whether a
+        transaction goes on must ask again if this changed meanwhile: it may be over.
+        """
+        entry = self._entries.get(producer_id)
+        return _NO_OFFSET if entry is None else entry.last_marker_offset
 
     def check(self, header: BatchHeader) -> WrittenBatch | None:
         """
@@ -98,20 +124,35 @@ class Producers:
         producer, may unless the producer has a newer epoch.
 
         :returns: None if it may; the batch in the log that it is a duplicate of, if its producer sent it before.
-        :raises ApiError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER.
+        :raises ApiError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER;
+            INVALID_TXN_STATE: it belongs to no transaction, while one of its producer is open.
         """
         entry = self._entries.get(header.producer_id)
         if entry is None:
             return None
-        epoch, sequence = header.producer_epoch, header.base_sequence
+        self._check_epoch(entry, header.producer_epoch)
+        if header.base_sequence != NO_SEQUENCE:
+            written = self._check_sequence(entry, header)
+            if written is not None:
+                return written
+        if entry.open_since is not None and not header.transactional:
+            raise ApiError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} has a transaction open since offset {entry.open_since}, and writes at "
+                f"offset {self.end_offset} outside of it",
+            )
+        return None
+
+    def _check_epoch(self, entry: ProducerEntry, epoch: int) -> None:
         if epoch < entry.epoch:
             raise ApiError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {header.producer_id} wrote with epoch {epoch} at offset {self.end_offset}, "
+                f"producer {entry.producer_id} wrote with epoch {epoch} at offset {self.end_offset}, "
                 f"but epoch {entry.epoch} was seen",
             )
-        if sequence == NO_SEQUENCE:
-            return None
+
+    def _check_sequence(self, entry: ProducerEntry, header: BatchHeader) -> WrittenBatch | None:
+        epoch, sequence = header.producer_epoch, header.base_sequence
         if epoch > entry.epoch:
             if sequence != 0 and entry.epoch != _NO_EPOCH:
                 raise ApiError(
@@ -120,16 +161,14 @@ class Producers:
                     f"at offset {self.end_offset}",
                 )
             return None
-        batches = entry.batches
-        if not batches:
-            return None
-        last = batches[-1].last_sequence
+        # Without a batch the epoch is known from a marker: it begins with 0, too.
+        last = entry.last_sequence
         if sequence == last + 1 or (sequence == 0 and last == _SEQUENCES - 1):
             return None
-        for written in batches:
+        for written in entry.batches:
             if written.first_sequence == sequence and written.last_sequence == header.last_sequence:
                 return written
-        if _precedes(header.last_sequence, batches[0].first_sequence):
+        if entry.batches and _precedes(header.last_sequence, entry.batches[0].first_sequence):
             raise ApiError(
                 ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} sent sequence {sequence} to {header.last_sequence} again; the log is "
@@ -141,15 +180,45 @@ class Producers:
             f"follow {last}",
         )
 
-    def appended(self, header: BatchHeader, base_offset: int) -> None:
+    def check_marker(self, producer_id: int, producer_epoch: int, marker: Marker, transaction_version: int) -> None:
+        """
+        May this marker, from a coordinator, be appended? One of a producer that is not known may, and so may one that
+        comes again, while nothing is open.
+
+        :param transaction_version: from 2 on a marker carries the producer's next epoch; one with the epoch of the open
+            transaction ended the one before it, and is late.
+        :raises ApiError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            return
+        self._check_epoch(entry, producer_epoch)
+        if transaction_version >= _MARKERS_BUMP and producer_epoch == entry.epoch and entry.open_since is not None:
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"a marker of producer {producer_id} with epoch {producer_epoch}, at offset {self.end_offset}, cannot "
+                f"end the transaction that is open since offset {entry.open_since} in the same epoch",
+            )
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise ApiError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"a coordinator of epoch {marker.coordinator_epoch} ends a transaction of producer {producer_id} at "
+                f"offset {self.end_offset}, but one of epoch {entry.coordinator_epoch} was seen",
+            )
+
+    def appended(
+        self, header: BatchHeader, base_offset: int, marker: Marker | None = None
+    ) -> AbortedTransaction | None:
         """
         Take note of a batch in the log, written by a client or by another replica.
 
         :param base_offset: the offset it has, which may differ from the header's.
+        :param marker: what is in a control batch; None if compaction took it out.
+        :returns: the transaction that it aborted, if it did.
         """
         producer_id = header.producer_id
         if producer_id < 0:
-            return
+            return None
         entry = self._entries.get(producer_id)
         if entry is None:
             entry = self._entries[producer_id] = ProducerEntry(producer_id, header.producer_epoch)
@@ -159,9 +228,7 @@ class Producers:
             entry.batches = []
         entry.last_timestamp = header.max_timestamp
         if header.control:
-            # A marker ends the transaction; it has no sequence number.
-            entry.open_since = None
-            return
+            return None if marker is None else self._ended(entry, marker, base_offset)
         batches = entry.batches
         if len(batches) >= KEPT_BATCHES:
             del batches[0]
@@ -169,8 +236,25 @@ class Producers:
         batches.append(
             WrittenBatch(header.base_sequence, header.last_sequence, base_offset, last_offset, header.max_timestamp)
         )
-        if header.transactional and entry.open_since is None:
+        # Of a batch that compaction emptied the transaction is over, and its marker may be gone.
+        if entry.open_since is None and header.transactional and header.record_count:
             entry.open_since = base_offset
+            self.transactions.began(producer_id, base_offset)
+        return None
+
+    def _ended(self, entry: ProducerEntry, marker: Marker, offset: int) -> AbortedTransaction | None:
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_marker_offset = offset
+        first = entry.open_since
+        if first is None:
+            return None
+        entry.open_since = None
+        transactions = self.transactions
+        transactions.ended(entry.producer_id, offset)
+        if marker.type is not ControlType.ABORT:
+            return None
+        stable = transactions.first_offset
+        return AbortedTransaction(entry.producer_id, first, offset, offset + 1 if stable is None else stable)
 
     def expire(self, before_ms: int) -> int:
         """

@@ -17,15 +17,16 @@ from collections.abc import Callable
 from attrs import define, field
 from twisted.logger import Logger
 
-from logbus.errors import ApiError
+from logbus.errors import ApiError, DecodeError
 from logbus.model import NO_EPOCH
-from logbus.records.batch import HEADER_SIZE, MAGIC, batch_problem, read_header
+from logbus.records.batch import HEADER_SIZE, MAGIC, Marker, batch_problem, read_header
 from logbus.storage import names
 from logbus.storage.flush import sync_all
 from logbus.storage.index import MAX_RELATIVE_OFFSET, IndexCorrupt
 from logbus.storage.indexcheck import check_times
 from logbus.storage.istorage import IDisk, Lane
 from logbus.storage.log import Log
+from logbus.storage.marking import marker_in
 from logbus.storage.reindexing import Reindexing, reindex
 from logbus.storage.restore import latest_snapshot, load_epochs, relearn_epochs
 from logbus.storage.segment import Segment
@@ -267,6 +268,12 @@ class _Scan:
                 self.problem = f"there is no record batch (magic {header.magic}, length {header.length})"
             if self.problem is None and last > last_possible:
                 self.problem = f"offsets {base} to {last} do not belong into segment {segment.base_offset}"
+            marker: Marker | None = None
+            if header.control and self.problem is None:
+                try:
+                    marker = marker_in(data, at, header)
+                except DecodeError as error:
+                    self.problem = str(error)
             if self.problem is not None:
                 break
             segment.index(header, begun + at, interval)
@@ -274,7 +281,7 @@ class _Scan:
             if base >= self.epochs_from and header.leader_epoch != epochs.latest:
                 epochs.assign(header.leader_epoch, base)
             if header.producer_id >= 0 and base >= producers.end_offset:
-                producers.appended(header, base)
+                producers.appended(header, base, marker)
             self.end = last + 1
             at += batch_size
         self.position += at

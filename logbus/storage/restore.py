@@ -8,9 +8,12 @@ from collections.abc import Sequence
 
 from twisted.logger import Logger
 
+from logbus.errors import DecodeError
+from logbus.records.batch import BatchHeader, Marker
 from logbus.storage import names
 from logbus.storage.epochs import EpochHistory
 from logbus.storage.istorage import IDisk
+from logbus.storage.marking import marker_in
 from logbus.storage.producers import Producers
 from logbus.storage.segment import Segment
 from logbus.storage.snapshots import SnapshotCorrupt, decode_snapshot, snapshot_offsets, snapshot_path
@@ -73,8 +76,17 @@ def load_producers(disk: IDisk, directory: str, segments: Sequence[Segment], end
         after = segments[i + 1].base_offset if i + 1 < len(segments) else end_offset
         if after <= producers.end_offset:
             continue
-        for _, header in segment.batches(segment.find(producers.end_offset)):
-            producers.appended(header, header.base_offset)
+        for position, header in segment.batches(segment.find(producers.end_offset)):
+            producers.appended(header, header.base_offset, _marker_at(segment, position, header))
             producers.end_offset = header.next_offset
     producers.end_offset = end_offset
     return producers
+
+
+def _marker_at(segment: Segment, position: int, header: BatchHeader) -> Marker | None:
+    if not header.control:
+        return None
+    try:
+        return marker_in(segment.log.get().pread(header.size, position), 0, header)
+    except DecodeError as problem:
+        raise segment.damaged(position, str(problem)) from problem

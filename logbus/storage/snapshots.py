@@ -68,19 +68,17 @@ def decode_snapshot(data: bytes, offset: int) -> Producers:
         raise SnapshotCorrupt("its CRC does not match")
     if count < 0 or len(data) != _HEAD.size + count * _ENTRY.size:
         raise SnapshotCorrupt(f"{len(data)} bytes cannot hold {count} entries")
-    producers = Producers(offset)
+    entries = []
     for fields in _ENTRY.iter_unpack(memoryview(data)[_HEAD.size :]):
         producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, open_since = fields
         batches = []
-        if last_sequence >= 0:
-            first_sequence = (last_sequence - delta) % _SEQUENCES
+        if last_offset >= 0:
+            # What a coordinator writes for a producer has no sequence number.
+            first_sequence = (last_sequence - delta) % _SEQUENCES if last_sequence >= 0 else last_sequence
             batches.append(WrittenBatch(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp))
-        producers.put(
-            ProducerEntry(
-                producer_id, epoch, batches, timestamp, coordinator_epoch, None if open_since < 0 else open_since
-            )
-        )
-    return producers
+        opened = None if open_since < 0 else open_since
+        entries.append(ProducerEntry(producer_id, epoch, batches, timestamp, coordinator_epoch, opened))
+    return Producers(offset, entries)
 
 
 def snapshot_offsets(disk: IDisk, directory: str) -> list[int]:

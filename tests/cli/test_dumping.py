@@ -149,8 +149,7 @@ class DumpTests(SynchronousTestCase):
         """
         Producers and where they are; a wrong CRC is told.
         """
-        producers = Producers(10)
-        producers.put(ProducerEntry(5, 1, [WrittenBatch(0, 3, 4, 7, 99)], 99))
+        producers = Producers(10, [ProducerEntry(5, 1, [WrittenBatch(0, 3, 4, 7, 99)], 99)])
         data = encode_snapshot(producers)
         (found,) = self.dump(f"{NAME}.snapshot", data)
         self.assertEqual((found["producer_id"], found["last_sequence"], found["last_offset"]), (5, 3, 7))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import ApiError, ErrorCode
-from logbus.records.batch import read_header
+from logbus.records.batch import ControlType, Marker, encode_marker_batch, read_header
 from logbus.records.checksum import crc32c
 from logbus.storage.producers import ProducerEntry, Producers, WrittenBatch
 from logbus.storage.snapshots import SnapshotCorrupt, decode_snapshot, encode_snapshot
@@ -109,8 +109,9 @@ class SequenceTests(SynchronousTestCase):
         producers = Producers()
         data = batch(producer_id=2, producer_epoch=0, base_sequence=0, transactional=True)
         producers.appended(read_header(data), 1)
-        marker = batch(producer_id=2, producer_epoch=0, transactional=True, control=True)
-        producers.appended(read_header(marker), 2)
+        marker = Marker(ControlType.COMMIT, 3)
+        ended = encode_marker_batch(marker, producer_id=2, producer_epoch=0, timestamp=1)
+        producers.appended(read_header(ended), 2, marker)
         entry = producers.get(2)
         assert entry is not None
         self.assertEqual((entry.open_since, entry.last_sequence, len(entry.batches)), (None, 0, 1))
@@ -136,8 +137,7 @@ class SnapshotTests(SynchronousTestCase):
 
     def test_format(self) -> None:
         """Kafka's ProducerSnapshot, version 1."""
-        producers = Producers(8)
-        producers.put(ProducerEntry(7, 2, [WrittenBatch(3, 5, 10, 12, 99)], 99, -1, 10))
+        producers = Producers(8, [ProducerEntry(7, 2, [WrittenBatch(3, 5, 10, 12, 99)], 99, -1, 10)])
         body = struct.pack(">iqhiqiqiq", 1, 7, 2, 5, 12, 2, 99, -1, 10)
         self.assertEqual(encode_snapshot(producers), struct.pack(">hI", 1, crc32c(body)) + body)
 
@@ -163,16 +163,13 @@ class SnapshotTests(SynchronousTestCase):
     @given(st.lists(entries, max_size=10))
     def test_round_trip(self, entries: list[ProducerEntry]) -> None:
         """What is written is read."""
-        producers = Producers(3)
-        for entry in entries:
-            producers.put(entry)
+        producers = Producers(3, entries)
         self.assertEqual(list(decode_snapshot(encode_snapshot(producers), 3)), list(producers))
 
     @given(st.data())
     def test_damage(self, data: st.DataObject) -> None:
         """A flipped bit or a missing end is noticed."""
-        producers = Producers(3)
-        producers.put(ProducerEntry(7, 2, [WrittenBatch(3, 5, 10, 12, 99)], 99))
+        producers = Producers(3, [ProducerEntry(7, 2, [WrittenBatch(3, 5, 10, 12, 99)], 99)])
         whole = bytearray(encode_snapshot(producers))
         if data.draw(st.booleans()):
             del whole[data.draw(st.integers(0, len(whole) - 1)) :]
