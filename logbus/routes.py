@@ -32,6 +32,7 @@ from logbus.handlers.producers import ProducerHandlers
 from logbus.handlers.routing import Router, VersionRange
 from logbus.handlers.runs import ProduceRuns
 from logbus.handlers.topics import TopicHandlers
+from logbus.handlers.transaction_admin import TransactionAdminHandlers
 from logbus.handlers.versions import VersionHandlers
 from logbus.wire.releases import CONSUMER_GROUP_APIS, advertised_table
 
@@ -83,6 +84,7 @@ def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers
             GroupOffsetHandlers(groups, Commits(groups), upkeep, metadata, config),
             GroupAdminHandlers(groups, upkeep),
             ConsumerGroupHandlers(Consumers(groups)),
+            TransactionAdminHandlers(broker.transactions),
             ClusterHandlers(broker.broker_id, metadata, broker.store, broker.receiver, broker.controller, door),
             forwarding,
         ]

@@ -1,0 +1,152 @@
+"""
+Transactions from outside: DescribeTransactions, ListTransactions (KIP-664, KIP-994, KIP-1152).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from attrs import define
+from twisted.internet.task import deferLater
+
+from logbus.coordination.consumer.expressions import compiled
+from logbus.coordination.transactions.coordinator import TransactionCoordinator
+from logbus.coordination.transactions.states import TransactionState
+from logbus.coordination.transactions.transaction import Transaction
+from logbus.coordination.transactions.views import under_way_ms
+from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.routing import Answer, serves, task
+from logbus.model import TopicPartition
+from logbus.net.context import RequestContext
+from logbus.wire.connection import Request
+from logbus.wire.messages.txn_state import (
+    DescribedTransactionState,
+    DescribedTransactionTopic,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ListedTransactionState,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+
+CHARACTERS_A_TURN = 20_000
+"""Characters of transactional ids that are looked at before the reactor gets a turn: a few milliseconds' worth."""
+
+CHARACTERS_AN_ID = 20
+"""What an id counts for besides its own: looking at it is work, however short it is."""
+
+_STATES = {state.value: state for state in TransactionState}
+
+Test = Callable[[Transaction], bool]
+
+
+@define(eq=False)
+class TransactionAdminHandlers:
+    """Serves what lists and shows transactions."""
+
+    _coordinator: TransactionCoordinator
+
+    @serves(65, 0, 0)
+    def describe_transactions(self, context: RequestContext, request: Request) -> Answer:
+        message: DescribeTransactionsRequest = request.message
+        # What is asked twice is answered once: a name costs bytes, its partitions much more.
+        return DescribeTransactionsResponse(
+            transaction_states=[self._described(each) for each in dict.fromkeys(message.transactional_ids)]
+        )
+
+    def _described(self, transactional_id: str) -> DescribedTransactionState:
+        try:
+            found = self._coordinator.describe(transactional_id)
+        except ApiError as e:
+            return DescribedTransactionState(
+                error_code=e.code,
+                transactional_id=transactional_id,
+                transaction_state="",
+                transaction_timeout_ms=0,
+                transaction_start_time_ms=0,
+                producer_id=0,
+                producer_epoch=0,
+                topics=[],
+            )
+        return DescribedTransactionState(
+            transactional_id=transactional_id,
+            transaction_state=found.state.value,
+            transaction_timeout_ms=found.timeout_ms,
+            transaction_start_time_ms=found.started_ms,
+            producer_id=found.producer_id,
+            producer_epoch=found.producer_epoch,
+            topics=_by_topic(found.partitions),
+        )
+
+    @serves(66, 0, 2)
+    @task
+    async def list_transactions(self, context: RequestContext, request: Request) -> ListTransactionsResponse:
+        message: ListTransactionsRequest = request.message
+        if self._coordinator.loading:
+            # A list that may lack some would pass for one of all.
+            return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        try:
+            passes = _filter(message, self._coordinator.wall_ms())
+            found = self._coordinator.transactions()
+        except ApiError as e:
+            return ListTransactionsResponse(error_code=e.code)
+        states: list[ListedTransactionState] = []
+        for number, some in enumerate(slices(found)):
+            if number:
+                await deferLater(self._coordinator.clock, 0)
+            states += [
+                ListedTransactionState(
+                    transactional_id=each.transactional_id,
+                    producer_id=each.producer_id,
+                    transaction_state=each.state.value,
+                )
+                for each in some
+                if passes(each)
+            ]
+        return ListTransactionsResponse(
+            unknown_state_filters=[name for name in dict.fromkeys(message.state_filters) if name not in _STATES],
+            transaction_states=states,
+        )
+
+
+def _filter(message: ListTransactionsRequest, now_ms: int) -> Test:
+    """
+    Which transactional ids a client asks for.
+
+    :raise ApiError: INVALID_REGULAR_EXPRESSION.
+    """
+    tests: list[Test] = [lambda each: each.state is not TransactionState.DEAD]
+    if message.state_filters:
+        # With names only that nobody knows, nothing is in any of them.
+        states = {_STATES[name] for name in message.state_filters if name in _STATES}
+        tests.append(lambda each: each.state in states)
+    if message.producer_id_filters:
+        producer_ids = set(message.producer_id_filters)
+        tests.append(lambda each: each.producer_id in producer_ids)
+    if message.duration_filter >= 0:
+        tests.append(lambda each: (under_way_ms(each, now_ms) or 0) > message.duration_filter)
+    if message.transactional_id_pattern:
+        matches = compiled(message.transactional_id_pattern)
+        tests.append(lambda each: matches(each.transactional_id))
+    return lambda each: all(test(each) for test in tests)
+
+
+def slices(found: Iterable[Transaction]) -> Iterator[list[Transaction]]:
+    """As many at a time as a turn of the reactor has room for."""
+    some: list[Transaction] = []
+    room = CHARACTERS_A_TURN
+    for each in found:
+        some.append(each)
+        room -= CHARACTERS_AN_ID + len(each.transactional_id)
+        if room <= 0:
+            yield some
+            some, room = [], CHARACTERS_A_TURN
+    if some:
+        yield some
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[DescribedTransactionTopic]:
+    topics: dict[str, DescribedTransactionTopic] = {}
+    for topic, number in sorted(partitions):
+        topics.setdefault(topic, DescribedTransactionTopic(topic=topic, partitions=[])).partitions.append(number)
+    return list(topics.values())
