@@ -9,8 +9,9 @@ A command's module is imported when the command runs: ``logbus --help`` imports 
     running.py    from the command line to the reactor and back: errors, signals, exit statuses
     options.py    options that commands share
     output.py     tables, JSON, progress
-    topics.py  produce.py  consume.py  configs.py  clusters.py  dump.py  bench.py  groups.py
+    topics.py  produce.py  consume.py  configs.py  clusters.py  dump.py  bench.py  groups.py  transactions.py
     group_offsets.py  those commands of ``groups`` that move offsets
+    ending.py     those commands of ``transactions`` that end one;  hanging.py  which of them hang
     lags.py       how far groups have read;  goals.py, resetting.py  where their offsets are to go
     offset_files.py   offsets in files
     partition_health.py  what is wrong with partitions
@@ -18,7 +19,7 @@ A command's module is imported when the command runs: ``logbus --help`` imports 
     stopping.py   ``cluster shutdown-broker``
     metadata.py   metadata in files, out of one store and into another
     dumping.py    what is in the files of a data directory, and what is wrong with it
-    group_dumping.py  the records of ``__consumer_offsets`` in words
+    group_dumping.py, transaction_dumping.py  the records of ``__consumer_offsets`` and ``__transaction_state`` in words
     benching.py   the loads of ``bench``;  procstat.py  CPU of the broker
 """
 

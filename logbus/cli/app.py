@@ -69,6 +69,7 @@ app = LazyGroup(
         "produce": ("logbus.cli.produce:produce", "Send lines from standard input as records."),
         "consume": ("logbus.cli.consume:consume", "Print records."),
         "groups": ("logbus.cli.groups:groups", "Show consumer groups and their lag; move their offsets."),
+        "transactions": ("logbus.cli.transactions:transactions", "Show transactions; find and end those that hang."),
         "configs": ("logbus.cli.configs:configs", "Show and change settings of topics and brokers."),
         "cluster": ("logbus.cli.clusters:cluster", "Show the cluster; move leaders and replicas; run a cluster."),
         "metadata": ("logbus.cli.metadata:metadata", "Move metadata between a data directory and ZooKeeper."),

@@ -83,14 +83,27 @@ def group_id(text: str) -> str:
 
     :raises click.BadParameter: it is empty, too long, or not text.
     """
+    return _short_text(text, "group id")
+
+
+def transactional_id(text: str) -> str:
+    """
+    A transactional id, if requests can carry it: text of 1 to 32767 bytes.
+
+    :raises click.BadParameter: it is empty, too long, or not text.
+    """
+    return _short_text(text, "transactional id")
+
+
+def _short_text(text: str, noun: str) -> str:
     if not text:
-        raise click.BadParameter("the group id is empty")
+        raise click.BadParameter(f"the {noun} is empty")
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise click.BadParameter(f"the group id {text!r} is not UTF-8") from None
+        raise click.BadParameter(f"the {noun} {text!r} is not UTF-8") from None
     if size > _MAX_STRING_BYTES:
-        raise click.BadParameter(f"the group id has {size} bytes; it may have at most {_MAX_STRING_BYTES}")
+        raise click.BadParameter(f"the {noun} has {size} bytes; it may have at most {_MAX_STRING_BYTES}")
     return text
 
 

@@ -1,0 +1,161 @@
+"""Those commands of ``logbus transactions`` that end a transaction from outside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from logbus.cli.options import bootstrap_options, transactional_id
+from logbus.cli.output import printable
+
+if TYPE_CHECKING:
+    from logbus.client.admin import AdminClient
+    from logbus.client.cluster import Cluster
+    from logbus.client.transaction_requests import Ending
+    from logbus.model import TopicPartition
+
+_MAX_INT16, _MAX_INT32, _MAX_INT64 = 2**15 - 1, 2**31 - 1, 2**63 - 1
+
+
+@click.command(short_help="End a transaction that hangs, in one partition.")
+@click.option("--topic", required=True, help="The topic.")
+@click.option("--partition", required=True, type=click.IntRange(0, _MAX_INT32), help="The partition's number.")
+@click.option(
+    "--start-offset",
+    type=click.IntRange(0, _MAX_INT64),
+    help="The transaction's first offset there, as find-hanging prints it.",
+)
+@click.option("--producer-id", type=click.IntRange(0, _MAX_INT64), help="Or whose transaction it is,")
+@click.option("--producer-epoch", type=click.IntRange(0, _MAX_INT16), help="in which epoch,")
+@click.option(
+    "--coordinator-epoch",
+    type=click.IntRange(-1, _MAX_INT32),
+    help="and the epoch of the coordinator that last ended one of it; -1: none did.",
+)
+@click.option("--force", is_flag=True, help="Even if its coordinator is going to end it.")
+@bootstrap_options
+def abort(
+    topic: str,
+    partition: int,
+    start_offset: int | None,
+    producer_id: int | None,
+    producer_epoch: int | None,
+    coordinator_epoch: int | None,
+    force: bool,
+    bootstrap: str,
+    timeout: float,
+) -> None:
+    """End a transaction in one partition, as if it had been aborted: for those that no coordinator knows of any more.
+    The partition's leader is told directly.
+
+    One that its coordinator knows of is refused: it would end in this partition only, and be torn. Its coordinator ends
+    it when its time is up, or with 'logbus transactions force-terminate' at once.
+
+    \b
+    Example:
+      logbus transactions abort --topic orders --partition 3 --start-offset 1234
+    """
+    from logbus.cli.running import with_cluster
+    from logbus.client.admin import AdminClient
+    from logbus.client.transaction_requests import Ending
+    from logbus.model import TopicPartition
+
+    by_producer = {
+        "--producer-id": producer_id,
+        "--producer-epoch": producer_epoch,
+        "--coordinator-epoch": coordinator_epoch,
+    }
+    missing = [name for name, value in by_producer.items() if value is None]
+    if start_offset is None and missing:
+        which = "--start-offset, or all of --producer-id, --producer-epoch and --coordinator-epoch"
+        raise click.UsageError(
+            f"which transaction? Give {which}" + (f"; {missing[0]} is missing" if len(missing) < 3 else "")
+        )
+    if start_offset is not None and len(missing) < 3:
+        raise click.UsageError("--start-offset says which transaction it is: leave out the producer")
+    where = TopicPartition(topic, partition)
+
+    async def work(cluster: Cluster) -> Ending:
+        admin = AdminClient(cluster, timeout=timeout)
+        if start_offset is None:
+            assert producer_id is not None and producer_epoch is not None and coordinator_epoch is not None
+            ending = Ending(producer_id, producer_epoch, max(coordinator_epoch, 0))
+        else:
+            ending = await ending_of(admin, where, start_offset)
+        if not force:
+            await refuse_what_goes_on(admin, where, ending)
+        await admin.abort_transaction(
+            where,
+            producer_id=ending.producer_id,
+            producer_epoch=ending.producer_epoch,
+            coordinator_epoch=ending.coordinator_epoch,
+        )
+        return ending
+
+    ended = with_cluster(bootstrap, timeout, work)
+    click.echo(
+        f"{printable(str(where))}: aborted what producer {ended.producer_id} wrote in epoch {ended.producer_epoch}"
+    )
+
+
+async def ending_of(admin: AdminClient, where: TopicPartition, start_offset: int) -> Ending:
+    """
+    Whose transaction begins at an offset.
+
+    :raise ApiError: the partition's leader does not say.
+    :raise CommandFailed: no open one begins there.
+    """
+    from logbus.cli.hanging import open_transactions
+    from logbus.cli.running import CommandFailed
+    from logbus.client.transaction_requests import Ending
+
+    found = await open_transactions(admin, [where])
+    for error in found.errors.values():
+        raise error
+    for each in found.transactions:
+        if each.since == start_offset:
+            # One that no marker was ever written for has −1; 0 is not above any coordinator's epoch.
+            producer = each.producer
+            return Ending(producer.producer_id, producer.producer_epoch, max(producer.coordinator_epoch, 0))
+    begin = ", ".join(str(since) for since in sorted(each.since for each in found.transactions)[:10])
+    there = f"those that are open begin at {begin}" if begin else "none is open"
+    raise CommandFailed(f"no open transaction of {where} begins at offset {start_offset}; {there}")
+
+
+async def refuse_what_goes_on(admin: AdminClient, where: TopicPartition, ending: Ending) -> None:
+    """
+    Refuse to tear a transaction that its coordinator is going to end.
+
+    :raise CommandFailed: it is.
+    """
+    from logbus.cli.hanging import known_transactions
+    from logbus.cli.running import CommandFailed
+
+    known = (await known_transactions(admin, [ending.producer_id])).get(ending.producer_id)
+    if known is not None and where in known.partitions:
+        name = printable(known.transactional_id)
+        raise CommandFailed(
+            f"it is a transaction of {name}, which is in state {known.state}: its coordinator ends it; "
+            f"'logbus transactions force-terminate {name}' has it ended now"
+        )
+
+
+@click.command("force-terminate", short_help="Have a transaction aborted, and its producer fenced.")
+@click.argument("name", type=transactional_id, metavar="TRANSACTIONAL_ID")
+@bootstrap_options
+def force_terminate(name: str, bootstrap: str, timeout: float) -> None:
+    """Have the coordinator abort the transaction of a transactional id, in all partitions, and fence its producer: that
+    gets errors until it is started anew.
+
+    \b
+    Example:
+      logbus transactions force-terminate billing-1
+    """
+    from logbus.cli.running import with_cluster
+    from logbus.client.admin import AdminClient
+
+    async def work(cluster: Cluster) -> None:
+        await AdminClient(cluster, timeout=timeout).terminate_transaction(name)
+
+    with_cluster(bootstrap, timeout, work)

@@ -1,0 +1,119 @@
+"""
+Transactions that hang: open in a partition, and no coordinator is going to end them there (KIP-664).
+
+They keep readers of committed records from what follows. That a partition has a transaction open is not enough: its
+coordinator may know of it, and ends it when its time is up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from logbus.client.transactions import ActiveProducer, TransactionDescription
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
+
+if TYPE_CHECKING:
+    from logbus.client.admin import AdminClient
+
+PARTITIONS_A_REQUEST = 500
+"""An answer has all producers of all partitions that are asked for."""
+
+
+@frozen
+class OpenTransaction:
+    """
+    A transaction that is open in a partition.
+
+    :ivar since: its first offset.
+    """
+
+    partition: TopicPartition
+    producer: ActiveProducer
+    since: int
+
+
+@frozen
+class Found:
+    """
+    What a search found.
+
+    :ivar errors: partitions whose producers could not be had, and why.
+    """
+
+    transactions: Sequence[OpenTransaction]
+    errors: Mapping[TopicPartition, ApiError]
+
+
+async def open_transactions(
+    admin: AdminClient, partitions: Sequence[TopicPartition], broker_id: int | None = None
+) -> Found:
+    """
+    All transactions that are open in some partitions.
+
+    :param broker_id: the replica to ask; None: the leader of each.
+    """
+    found: list[OpenTransaction] = []
+    errors: dict[TopicPartition, ApiError] = {}
+    for first in range(0, len(partitions), PARTITIONS_A_REQUEST):
+        some = partitions[first : first + PARTITIONS_A_REQUEST]
+        for partition, answer in (await admin.describe_producers(some, broker_id=broker_id)).items():
+            if isinstance(answer, ApiError):
+                errors[partition] = answer
+                continue
+            found += [
+                OpenTransaction(partition, each, each.open_since) for each in answer if each.open_since is not None
+            ]
+    return Found(found, errors)
+
+
+async def find_hanging(
+    admin: AdminClient, partitions: Sequence[TopicPartition], before_ms: int, broker_id: int | None = None
+) -> Found:
+    """
+    Those that hang, of the transactions that are open in some partitions.
+
+    :param before_ms: only those whose producer wrote nothing there at that time or later; ms since 1970.
+    :param broker_id: the replica to ask; None: the leader of each.
+    """
+    found = await open_transactions(admin, partitions, broker_id)
+    old = [each for each in found.transactions if each.producer.last_timestamp < before_ms]
+    suspects = unknown_to(await known_transactions(admin, {each.producer.producer_id for each in old}), old)
+    if not suspects:
+        return Found([], found.errors)
+    # While coordinators were asked a transaction may have ended as it should.
+    places = list(dict.fromkeys(each.partition for each in suspects))
+    still = await open_transactions(admin, places, broker_id)
+    left = {(each.partition, each.producer.producer_id, each.since) for each in still.transactions}
+    hang = [each for each in suspects if (each.partition, each.producer.producer_id, each.since) in left]
+    return Found(hang, {**found.errors, **still.errors})
+
+
+async def known_transactions(admin: AdminClient, producer_ids: Collection[int]) -> Mapping[int, TransactionDescription]:
+    """What coordinators know of producers, by producer id."""
+    if not producer_ids:
+        return {}
+    names = {
+        each.transactional_id: each.producer_id for each in await admin.list_transactions(producer_ids=producer_ids)
+    }
+    known: dict[int, TransactionDescription] = {}
+    for name, answer in (await admin.describe_transactions(names)).items():
+        if not isinstance(answer, ApiError):
+            known[names[name]] = answer
+        elif answer.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            raise answer
+    return known
+
+
+def unknown_to(
+    known: Mapping[int, TransactionDescription], transactions: Iterable[OpenTransaction]
+) -> list[OpenTransaction]:
+    """Those that no coordinator has to end: none knows the producer, or it has no marker to write to the partition."""
+    return [
+        each
+        for each in transactions
+        if each.producer.producer_id not in known or each.partition not in known[each.producer.producer_id].partitions
+    ]
