@@ -5,9 +5,11 @@ What a broker coordinates for clients: consumer groups and the offsets they comm
 :mod:`~logbus.coordination.group`               a group of the classic protocol: a pure, table-driven state machine
 :mod:`~logbus.coordination.consumer`            a group of the consumer protocol (KIP-848), pure too
 :mod:`~logbus.coordination.offsets`             what one group has committed, and when that expires (pure)
+:mod:`~logbus.coordination.pending`             what transactions that are open have committed for it (pure)
 :mod:`~logbus.coordination.records`             states as records of ``__consumer_offsets``, and back (pure)
 :mod:`~logbus.coordination.placement`           which partition, and so which broker, coordinates a group (pure)
 :mod:`~logbus.coordination.statelog`            appends to, and loading from, one partition of an internal topic
+:mod:`~logbus.coordination.reading`             reading it back: records, and how transactions ended
 :mod:`~logbus.coordination.shard`               one partition with its groups: what is appended is in force
 :mod:`~logbus.coordination.replay`              from the records of a partition back to its groups
 :mod:`~logbus.coordination.loading`             the same, in slices between which others are served

@@ -319,6 +319,20 @@ class GroupCoordinator:
         :param marker_offset: where the marker is in that partition: what is pending behind it belongs to the next
             transaction of the same producer.
         """
+        shard = self.shards.get(number)
+        if shard is None:
+            return
+        if shard.loading:
+            # The marker may be behind what is being read.
+            shard.when_loaded.append(partial(self._complete, shard, producer_id, committed, marker_offset))
+        else:
+            self._complete(shard, producer_id, committed, marker_offset)
+
+    def _complete(self, shard: Shard, producer_id: int, committed: bool, marker_offset: int) -> None:
+        for group_id in shard.complete(producer_id, committed, marker_offset):
+            group = shard.groups.get(group_id)
+            if group is not None:
+                self.touched(shard, group)
 
     # Leadership.
 

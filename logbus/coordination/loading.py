@@ -54,7 +54,7 @@ async def load(
     """
     began = clock.seconds()
     replay = Replay(shard, maker)
-    loaded = await shard.log.load(replay.take_in, slice_bytes, wanted)
+    loaded = await shard.log.load(replay.take_in, slice_bytes, wanted, replay)
     metrics.damaged += loaded.skipped
     if not wanted():
         return False

@@ -5,48 +5,16 @@ What one group has committed, and when that expires. Pure: it makes the records,
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from attrs import define, field
 
+from logbus.coordination.committed import NO_EXPIRY, CommittedOffset, commit_change, committed_by
 from logbus.coordination.igroup import Change, Group
-from logbus.model import NO_EPOCH, TopicPartition
+from logbus.coordination.pending import PendingOffsets
+from logbus.model import TopicPartition
 from logbus.wire.messages.group_log import OffsetCommitKey, OffsetCommitValue
 
-NO_EXPIRY = -1
-
-
-class CommittedOffset(NamedTuple):
-    """
-    An offset that a group committed.
-
-    :ivar offset: of the next record to read.
-    :ivar leader_epoch: of the last record that was read, −1 if the client did not say.
-    :ivar metadata: the client's own words.
-    :ivar commit_timestamp: ms since 1970.
-    :ivar expire_timestamp: when it expires, ms since 1970, as clients up to OffsetCommit 4 could demand; −1: when the
-        broker's retention says so.
-    """
-
-    offset: int
-    leader_epoch: int = NO_EPOCH
-    metadata: str = ""
-    commit_timestamp: int = -1
-    expire_timestamp: int = NO_EXPIRY
-
-
-def commit_change(group_id: str, partition: TopicPartition, committed: CommittedOffset) -> Change:
-    """The record of a commit."""
-    return (
-        OffsetCommitKey(group=group_id, topic=partition.topic, partition=partition.partition),
-        OffsetCommitValue(
-            offset=committed.offset,
-            leader_epoch=committed.leader_epoch,
-            metadata=committed.metadata,
-            commit_timestamp=committed.commit_timestamp,
-            expire_timestamp=committed.expire_timestamp,
-        ),
-    )
+__all__ = ["NO_EXPIRY", "CommittedOffset", "GroupOffsets", "commit_change"]
 
 
 @define(eq=False)
@@ -55,13 +23,25 @@ class GroupOffsets:
     The offsets of one group.
 
     :ivar group_id: whose they are.
+    :ivar pending: what open transactions have committed: to be looked at only.
     """
 
     group_id: str
+    pending: PendingOffsets = field(factory=PendingOffsets, init=False)
     _committed: dict[TopicPartition, CommittedOffset] = field(factory=dict, init=False)
 
     def __len__(self) -> int:
+        """How many partitions have an offset, apart from what is pending."""
         return len(self._committed)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing, and nothing pending."""
+        return not self._committed and not self.pending
+
+    def would_be_empty(self, without: int) -> bool:
+        """Whether nothing would be left, and nothing pending, without so many committed offsets."""
+        return len(self._committed) == without and not self.pending
 
     @property
     def committed(self) -> Mapping[TopicPartition, CommittedOffset]:
@@ -72,37 +52,68 @@ class GroupOffsets:
         """What is committed for a partition."""
         return self._committed.get(TopicPartition(topic, partition))
 
+    # What holds.
+
     def apply(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
-        """A record holds: it was appended, or read back."""
+        """A record holds, the last of the log: it was appended, or read back."""
         partition = TopicPartition(key.topic, key.partition)
         if value is None:
             self._committed.pop(partition, None)
+            self.pending.drop(partition)
         else:
-            self._committed[partition] = CommittedOffset(
-                value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp
-            )
+            self._committed[partition] = committed_by(value)
+            self.pending.overtake(partition)
+
+    def apply_pending(
+        self, producer_id: int, record_offset: int, key: OffsetCommitKey, value: OffsetCommitValue
+    ) -> None:
+        """A record, the last of the log, will hold if its transaction is committed."""
+        self.pending.add(producer_id, TopicPartition(key.topic, key.partition), record_offset, committed_by(value))
+
+    def complete(self, producer_id: int, committed: bool, marker_offset: int) -> None:
+        """
+        A producer's transaction has ended.
+
+        :param marker_offset: where it says so in the log: what is behind belongs to the next transaction.
+        """
+        for partition, pending in self.pending.take(producer_id, marker_offset):
+            if committed and pending.committed is not None:
+                self._committed[partition] = pending.committed
+                self.pending.overtake(partition, pending.record_offset)
+
+    # What goes.
 
     def tombstones(self, partitions: Iterable[TopicPartition] | None = None) -> list[Change]:
-        """The records that forget some partitions, or all; nothing for those that have no offset."""
-        wanted = self._committed if partitions is None else [one for one in partitions if one in self._committed]
+        """The records that forget some partitions, or all, and what is pending; nothing for those without any."""
+        wanted = self._partitions() if partitions is None else filter(self._has, partitions)
         return [(OffsetCommitKey(group=self.group_id, topic=topic, partition=number), None) for topic, number in wanted]
 
+    def _has(self, partition: TopicPartition) -> bool:
+        return partition in self._committed or partition in self.pending
+
+    def _partitions(self) -> Iterator[TopicPartition]:
+        yield from self._committed
+        yield from (partition for partition in self.pending if partition not in self._committed)
+
     def of_topics(self, topics: Collection[str]) -> list[TopicPartition]:
-        """The partitions of some topics that have an offset."""
-        return [partition for partition in self._committed if partition.topic in topics]
+        """The partitions of some topics that have an offset, or one pending."""
+        return [partition for partition in self._partitions() if partition.topic in topics]
 
     def expired(self, group: Group | None, now_ms: int, retention_ms: int) -> Iterator[TopicPartition]:
         """
         What may be forgotten (KIP-211): each offset ``retention_ms`` after its commit, and as long as that after the
         group became empty. Of a group that has members, only what they do not read.
 
-        An offset that was committed with a time of its own expires then, and not before.
+        An offset that was committed with a time of its own expires then, and not before. What is pending says that
+        somebody is at work: nothing of such a partition expires.
 
         :param group: None: there never were members.
         """
         empty_since = None if group is None else group.empty_since_ms
         subscribed: dict[str, bool] = {}
         for partition, committed in self._committed.items():
+            if partition in self.pending:
+                continue
             if group is not None and not group.is_empty:
                 topic = partition.topic
                 if topic not in subscribed:

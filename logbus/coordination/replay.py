@@ -15,6 +15,7 @@ from logbus.coordination.consumer.group import ConsumerGroup
 from logbus.coordination.igroup import Change, Group
 from logbus.coordination.records import UnknownKey, decode_change
 from logbus.coordination.shard import Shard
+from logbus.errors import DecodeError
 from logbus.wire.messages.group_log import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
 
 
@@ -37,7 +38,8 @@ class GroupMaker(Protocol):
 @define(eq=False)
 class Replay:
     """
-    Takes in the records of a shard, oldest first; then makes its groups of what held last.
+    Takes in the records of a shard, oldest first, and how transactions ended; then makes its groups of what held last.
+    What of a transaction that is open at the end stays pending.
 
     :ivar passed_over: records of kinds that are not known here, by the version of their keys.
     """
@@ -54,11 +56,28 @@ class Replay:
 
         :raise DecodeError: it cannot be understood.
         """
-        change = decode_change(key, value)
-        if isinstance(change, UnknownKey):
-            self.passed_over[change.version] = self.passed_over.get(change.version, 0) + 1
-        else:
+        change = self._decoded(key, value)
+        if change is not None:
             self._apply(change)
+
+    def record(self, producer_id: int, offset: int, key: bytes | None, value: bytes | None) -> None:
+        """See :class:`.Transactions`; of a transaction are commits, and nothing else."""
+        change = self._decoded(key, value)
+        if change is not None and isinstance(change[0], OffsetCommitKey):
+            self.shard.apply_pending(producer_id, offset, change)
+        elif change is not None:
+            raise DecodeError(f"a transaction holds committed offsets, not {type(change[0]).__name__}")
+
+    def ended(self, producer_id: int, offset: int, committed: bool) -> None:
+        """See :class:`.Transactions`."""
+        self.shard.complete(producer_id, committed, offset)
+
+    def _decoded(self, key: bytes | None, value: bytes | None) -> Change | None:
+        change = decode_change(key, value)
+        if not isinstance(change, UnknownKey):
+            return change
+        self.passed_over[change.version] = self.passed_over.get(change.version, 0) + 1
+        return None
 
     def _apply(self, change: Change) -> None:
         key, value = change

@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 from logbus.coordination.igroup import Change, Group
 from logbus.coordination.offsets import GroupOffsets
 from logbus.coordination.records import encode_change
-from logbus.coordination.statelog import StateLog
+from logbus.coordination.statelog import ProducerEpoch, StateLog
 from logbus.errors import ErrorCode
 from logbus.timers import Timer
 from logbus.wire.messages.group_log import OffsetCommitKey
@@ -39,6 +39,7 @@ class Shard:
     :ivar epoch: the leader epoch in which this broker took it over.
     :ivar groups: by id: all that have members, a generation, or offsets.
     :ivar offsets: by group id; none of them is empty.
+    :ivar transactions: the groups for which open transactions have committed offsets, by the id of the producer.
     :ivar loading: the records are not all read yet: requests must be tried again.
     :ivar when_loaded: what is to be done then, before anybody is served.
     :ivar closed: the partition is no longer led from here.
@@ -49,6 +50,7 @@ class Shard:
     log: StateLog
     groups: dict[str, Group] = field(factory=dict, init=False)
     offsets: dict[str, GroupOffsets] = field(factory=dict, init=False)
+    transactions: dict[int, set[str]] = field(factory=dict, init=False)
     alarms: dict[str, Alarm] = field(factory=dict, init=False)
     loading: bool = field(default=True, init=False)
     when_loaded: list[Callable[[], object]] = field(factory=list, init=False)
@@ -66,6 +68,19 @@ class Shard:
         durable = self.log.append([encode_change(change) for change in changes], too_large)
         for change in changes:
             self.apply(change)
+        return durable
+
+    def save_pending(self, producer: ProducerEpoch, changes: Sequence[Change], too_large: ErrorCode) -> Deferred[None]:
+        """
+        Append commits as one batch of a producer's open transaction: they are pending until it ends.
+
+        :return: fires when they are durable.
+        :raise ApiError: see :meth:`.StateLog.append`; nothing has changed.
+        """
+        record_offset = self.log.end_offset
+        durable = self.log.append([encode_change(change) for change in changes], too_large, producer)
+        for number, change in enumerate(changes):
+            self.apply_pending(producer.producer_id, record_offset + number, change)
         return durable
 
     def save_all(self, changes: Sequence[Change]) -> Deferred[None]:
@@ -89,14 +104,46 @@ class Shard:
         key, value = change
         if not isinstance(key, OffsetCommitKey):
             return
-        held = self.offsets.get(key.group)
-        if held is None:
-            if value is None:
-                return
-            held = self.offsets[key.group] = GroupOffsets(key.group)
+        if value is None and key.group not in self.offsets:
+            return
+        held = self._offsets_of(key.group)
         held.apply(key, value)
-        if not held:
+        if held.is_empty:
             del self.offsets[key.group]
+
+    def apply_pending(self, producer_id: int, record_offset: int, change: Change) -> None:
+        """Let a change that a transaction made be pending. Deletions are never part of one: they hold at once."""
+        key, value = change
+        if not isinstance(key, OffsetCommitKey) or value is None:
+            self.apply(change)
+            return
+        self._offsets_of(key.group).apply_pending(producer_id, record_offset, key, value)
+        self.transactions.setdefault(producer_id, set()).add(key.group)
+
+    def complete(self, producer_id: int, committed: bool, marker_offset: int) -> list[str]:
+        """
+        A producer's transaction has ended: what it committed holds, or goes.
+
+        :param marker_offset: where it says so in the log.
+        :return: the groups concerned.
+        """
+        touched = sorted(self.transactions.pop(producer_id, ()))
+        for group_id in touched:
+            held = self.offsets.get(group_id)
+            if held is None:
+                continue
+            held.complete(producer_id, committed, marker_offset)
+            if held.pending.of_producer(producer_id):
+                self.transactions.setdefault(producer_id, set()).add(group_id)
+            elif held.is_empty:
+                del self.offsets[group_id]
+        return touched
+
+    def _offsets_of(self, group_id: str) -> GroupOffsets:
+        held = self.offsets.get(group_id)
+        if held is None:
+            held = self.offsets[group_id] = GroupOffsets(group_id)
+        return held
 
 
 def _first(failure: Failure) -> Failure:

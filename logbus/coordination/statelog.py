@@ -8,48 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from attrs import define
+from attrs import define, frozen
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import deferLater
-from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.cluster.replicas import Replica
-from logbus.errors import ApiError, DecodeError, ErrorCode, LogbusError, StorageError
-from logbus.records.batch import BatchBuilder, BatchHeader, check_crc, decode_batch, iter_batches
+from logbus.coordination.reading import Apply, Loaded, LogReading, Transactions
+from logbus.errors import ApiError, ErrorCode, StorageError
+from logbus.records.batch import BatchBuilder
 from logbus.records.compression import Codec
 
 KeyAndValue = tuple[bytes, bytes | None]
 
-Apply = Callable[[bytes | None, bytes | None], None]
-"""Takes in one record that was read back; raises DecodeError if it makes no sense."""
-
-RECORDS_A_TURN = 500
-"""How many records are taken in before the reactor gets a turn: some milliseconds' worth."""
-
-RETRY_SECONDS = 0.1
-"""How long to wait with what cannot be read now."""
-
-MOST_COMPLAINTS = 20
-"""How many damaged records of one partition are named in the log, before they are only counted."""
-
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+#: What is wrong with a producer, or its transaction: it must hear that as it is.
+_OF_PRODUCERS = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
 
 
-@define
-class Loaded:
-    """
-    What a loading found.
+@frozen
+class ProducerEpoch:
+    """Who has a transaction open: the id of a producer, and its epoch."""
 
-    :ivar records: taken in.
-    :ivar skipped: damaged places that were passed over: records, or whole batches.
-    :ivar complete: whether it came to the end; it does not if it was called off.
-    """
-
-    records: int = 0
-    skipped: int = 0
-    complete: bool = False
+    producer_id: int
+    epoch: int
 
 
 @define(eq=False)
@@ -67,24 +49,32 @@ class StateLog:
     wall_ms: Callable[[], int]
     codec: Callable[[], Codec]
     timeout_ms: Callable[[], int]
-    _log = Logger()
 
     # Writing.
 
-    def append(self, records: Sequence[KeyAndValue], too_large: ErrorCode) -> Deferred[None]:
+    @property
+    def end_offset(self) -> int:
+        """Where the next record goes."""
+        return self.replica.log.log_end_offset
+
+    def append(
+        self, records: Sequence[KeyAndValue], too_large: ErrorCode, producer: ProducerEpoch | None = None
+    ) -> Deferred[None]:
         """
         Append records as one batch, now.
 
         :param too_large: what to say when one batch cannot hold them.
+        :param producer: they are part of the transaction that it has open.
         :return: fires when they are durable on all in-sync replicas.
-        :raise ApiError: they were not appended: ``too_large``, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE. The
-            Deferred fails with the latter two: it is not known then whether the records will last.
+        :raise ApiError: they were not appended: ``too_large``, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE; of a
+            producer's, INVALID_PRODUCER_EPOCH. The Deferred fails with NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE: it
+            is not known then whether the records will last.
         """
         now_ms = self.wall_ms()
         builder = BatchBuilder(self.codec())
         for key, value in records:
             builder.append(now_ms, key, value)
-        return self._write(builder, now_ms, too_large)
+        return self._write(builder, now_ms, too_large, producer)
 
     def append_all(self, records: Sequence[KeyAndValue]) -> Iterator[tuple[Sequence[KeyAndValue], Deferred[None]]]:
         """
@@ -106,9 +96,15 @@ class StateLog:
             yield records[start:end], durable
             start = end
 
-    def _write(self, builder: BatchBuilder, now_ms: int, too_large: ErrorCode) -> Deferred[None]:
+    def _write(
+        self, builder: BatchBuilder, now_ms: int, too_large: ErrorCode, producer: ProducerEpoch | None = None
+    ) -> Deferred[None]:
+        if producer is None:
+            batch = builder.build()
+        else:
+            batch = builder.build(producer_id=producer.producer_id, producer_epoch=producer.epoch, transactional=True)
         try:
-            self.replica.append(builder.build(), now_ms, all_in_sync=True)
+            self.replica.append(batch, now_ms, all_in_sync=True, sequenced=producer is None)
         except (ApiError, StorageError) as e:
             raise self._refusal(e, too_large) from e
         return self.durable(too_large)
@@ -139,13 +135,21 @@ class StateLog:
         code = error.code if isinstance(error, ApiError) else ErrorCode.KAFKA_STORAGE_ERROR
         if code in _TOO_LARGE:
             return ApiError(too_large, str(error))
+        if code in _OF_PRODUCERS:
+            return ApiError(code, str(error))
         # As long as the partition is led from here, there is no other coordinator to look for.
         leads = self.replica.partition.is_leader and not isinstance(error, StorageError)
         return ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE if leads else ErrorCode.NOT_COORDINATOR, str(error))
 
     # Reading back.
 
-    async def load(self, apply: Apply, slice_bytes: int, wanted: Callable[[], bool]) -> Loaded:
+    async def load(
+        self,
+        apply: Apply,
+        slice_bytes: int,
+        wanted: Callable[[], bool],
+        transactions: Transactions | None = None,
+    ) -> Loaded:
         """
         Read everything that is in the log now, oldest first, with turns for the reactor in between.
 
@@ -154,92 +158,7 @@ class StateLog:
 
         :param slice_bytes: how much is read at a time.
         :param wanted: asked at every turn; False calls it off.
+        :param transactions: takes in what transactions wrote, instead of ``apply``, and how they ended; None: this log
+            has none.
         """
-        loaded = Loaded()
-        log = self.replica.log
-        offset, end, left = log.log_start_offset, log.log_end_offset, RECORDS_A_TURN
-        while offset < end:
-            try:
-                data = self._read(offset, end, slice_bytes, loaded)
-            except ApiError as e:
-                # No damage: an index is being made anew.
-                self._log.warn("{partition}: loading waits: {why}", partition=self.replica.topic_partition, why=e)
-                await deferLater(self.clock, RETRY_SECONDS)
-                if not wanted():
-                    return loaded
-                offset = max(offset, log.log_start_offset)
-                continue
-            at = offset
-            for position, header in self._batches(data, offset, loaded):
-                # The base offset is not under the CRC; whatever it says, reading goes on forwards.
-                if not at <= header.last_offset < end:
-                    self._complain(loaded, at, f"a batch claims to end at offset {header.last_offset}")
-                    continue
-                at = header.last_offset + 1
-                left -= self._take_in(data, position, header, apply, loaded)
-                if left <= 0:
-                    await deferLater(self.clock, 0)
-                    if not wanted():
-                        return loaded
-                    left = RECORDS_A_TURN
-            # Behind what cannot be read, the next segment is a place where a batch is known to begin.
-            offset = (
-                at if at > offset else min((s.base_offset for s in log.segments if s.base_offset > at), default=end)
-            )
-        loaded.complete = True
-        if loaded.skipped > MOST_COMPLAINTS:
-            self._log.error(
-                "{partition}: {count} damaged places were passed over in all",
-                partition=self.replica.topic_partition,
-                count=loaded.skipped,
-            )
-        return loaded
-
-    def _read(self, offset: int, end: int, slice_bytes: int, loaded: Loaded) -> bytes:
-        """
-        Whole batches from ``offset`` on; nothing, if there is damage.
-
-        :raise ApiError: it cannot be read now.
-        """
-        try:
-            found = self.replica.log.read(offset, slice_bytes, end).data
-            return b"" if found is None else found.read()
-        except (StorageError, OSError, EOFError) as e:
-            self._complain(loaded, offset, str(e))
-            return b""
-
-    def _batches(self, data: bytes, offset: int, loaded: Loaded) -> Iterator[tuple[int, BatchHeader]]:
-        try:
-            yield from iter_batches(data)
-        except DecodeError as e:
-            self._complain(loaded, offset, f"behind this offset: {e}")
-
-    def _take_in(self, data: bytes, position: int, header: BatchHeader, apply: Apply, loaded: Loaded) -> int:
-        """Hand a batch's records on; how many it had, at least 1."""
-        try:
-            if not check_crc(data, position, header):
-                raise DecodeError("the CRC of the batch does not match")
-            records = [] if header.control else decode_batch(data, position, header=header)
-        except LogbusError as e:
-            self._complain(loaded, header.base_offset, str(e))
-            return 1
-        for record in records:
-            try:
-                apply(record.key, record.value)
-                loaded.records += 1
-            except DecodeError as e:
-                self._complain(loaded, record.offset, str(e))
-            except Exception as e:
-                self._log.failure("{partition}: a record cannot be taken in", partition=self.replica.topic_partition)
-                self._complain(loaded, record.offset, repr(e))
-        return max(1, len(records))
-
-    def _complain(self, loaded: Loaded, offset: int, why: str) -> None:
-        loaded.skipped += 1
-        if loaded.skipped <= MOST_COMPLAINTS:
-            self._log.error(
-                "{partition}: damage at offset {offset} is passed over, what it said is lost: {why}",
-                partition=self.replica.topic_partition,
-                offset=offset,
-                why=why,
-            )
+        return await LogReading(self.replica, self.clock, apply, transactions).read(slice_bytes, wanted)

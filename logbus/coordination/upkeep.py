@@ -106,7 +106,7 @@ class Upkeep:
             changes += offsets.tombstones(list(offsets.expired(group, coordinator.wall_ms(), retention_ms)))
         expired = len(changes)
         # A deadline says that somebody is about to become a member.
-        over = group.is_empty and group.deadline is None and (offsets is None or len(offsets) == expired)
+        over = group.is_empty and group.deadline is None and (offsets is None or offsets.would_be_empty(expired))
         if over:
             changes += group.tombstones()
         if changes:

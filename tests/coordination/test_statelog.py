@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -15,14 +16,15 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.cluster.partition import Partition
 from logbus.cluster.replicas import Replica
 from logbus.config.topic import TopicConfig
-from logbus.coordination.statelog import RECORDS_A_TURN, RETRY_SECONDS, Loaded, StateLog
+from logbus.coordination.reading import RECORDS_A_TURN, RETRY_SECONDS, Loaded
+from logbus.coordination.statelog import ProducerEpoch, StateLog
 from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.model import LeaderAndIsr
-from logbus.records.batch import iter_batches
+from logbus.records.batch import ControlType, Marker, iter_batches
 from logbus.records.compression import Codec
 from logbus.storage.log import Log
 from logbus.testing.simulation.disk import MemoryDisk, no_space
-from tests.storage.builders import NOW_MS, PARTITION, a_log, batch
+from tests.storage.builders import NOW_MS, PARTITION, a_log
 
 TOO_LARGE = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
 
@@ -168,11 +170,46 @@ class StateLogTests(SynchronousTestCase):
         self.assertEqual(self.successResultOf(loading), Loaded(2, 0, complete=True))
         self.assertEqual(found, [(b"k", b"1"), (b"k", b"2")])
 
-    def test_markers_are_no_records(self) -> None:
-        """Control batches are passed over in silence."""
-        self.write((b"k", b"1"))
-        self.replica.log.append_as_follower(batch(b"v", control=True, base_offset=1, leader_epoch=0))
-        self.assertEqual(self.load(), ([(b"k", b"1")], Loaded(1, 0, complete=True)))
+    def in_transaction(self, *records: tuple[bytes, bytes | None], epoch: int = 0) -> None:
+        self.successResultOf(self.state.append(records, TOO_LARGE, ProducerEpoch(7, epoch)))
+
+    def mark(self, type: ControlType, epoch: int = 0) -> None:
+        self.replica.append_marker(7, epoch, Marker(type, 0), NOW_MS, 0)
+
+    def test_what_transactions_wrote(self) -> None:
+        """It is told from the rest, in its order, as far as somebody wants to know; and so is how they ended."""
+        self.in_transaction((b"a", b"1"), (b"b", b"2"))
+        self.write((b"k", b"3"))
+        self.mark(ControlType.COMMIT)
+        self.in_transaction((b"a", b"5"))
+        self.mark(ControlType.ABORT)
+        self.in_transaction((b"c", b"7"))
+        told: list[Any] = []
+        taker = SimpleNamespace(
+            record=lambda *one: told.append(("record", *one)), ended=lambda *one: told.append(("ended", *one))
+        )
+        loading = self.state.load(lambda *one: told.append(one), 1 << 20, lambda: True, taker)
+        self.assertEqual(self.successResultOf(Deferred.fromCoroutine(loading)), Loaded(5, 0, complete=True))
+        self.assertEqual(
+            told,
+            [
+                ("record", 7, 0, b"a", b"1"),
+                ("record", 7, 1, b"b", b"2"),
+                (b"k", b"3"),
+                ("ended", 7, 3, True),
+                ("record", 7, 4, b"a", b"5"),
+                ("ended", 7, 5, False),
+                ("record", 7, 6, b"c", b"7"),
+            ],
+        )
+        everything = [(b"a", b"1"), (b"b", b"2"), (b"k", b"3"), (b"a", b"5"), (b"c", b"7")]
+        self.assertEqual(self.load(), (everything, Loaded(5, 0, complete=True)))
+
+    def test_a_fenced_producer(self) -> None:
+        """Is told so, whatever else the coordinator could say."""
+        self.in_transaction((b"a", b"1"), epoch=2)
+        error = self.assertRaises(ApiError, self.state.append, [(b"k", b"v")], TOO_LARGE, ProducerEpoch(7, 1))
+        self.assertEqual(error.code, ErrorCode.INVALID_PRODUCER_EPOCH)
 
     def test_no_space(self) -> None:
         """A full disk refuses the change, and nothing of it is in the log."""

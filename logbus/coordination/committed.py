@@ -1,0 +1,53 @@
+"""
+A committed offset, as a value and as a record. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from logbus.coordination.igroup import Change
+from logbus.model import NO_EPOCH, TopicPartition
+from logbus.wire.messages.group_log import OffsetCommitKey, OffsetCommitValue
+
+NO_EXPIRY = -1
+
+
+class CommittedOffset(NamedTuple):
+    """
+    An offset that a group committed.
+
+    :ivar offset: of the next record to read.
+    :ivar leader_epoch: of the last record that was read, −1 if the client did not say.
+    :ivar metadata: the client's own words.
+    :ivar commit_timestamp: ms since 1970.
+    :ivar expire_timestamp: when it expires, ms since 1970, as clients up to OffsetCommit 4 could demand; −1: when the
+        broker's retention says so.
+    """
+
+    offset: int
+    leader_epoch: int = NO_EPOCH
+    metadata: str = ""
+    commit_timestamp: int = -1
+    expire_timestamp: int = NO_EXPIRY
+
+
+def commit_change(group_id: str, partition: TopicPartition, committed: CommittedOffset) -> Change:
+    """The record of a commit."""
+    return (
+        OffsetCommitKey(group=group_id, topic=partition.topic, partition=partition.partition),
+        OffsetCommitValue(
+            offset=committed.offset,
+            leader_epoch=committed.leader_epoch,
+            metadata=committed.metadata,
+            commit_timestamp=committed.commit_timestamp,
+            expire_timestamp=committed.expire_timestamp,
+        ),
+    )
+
+
+def committed_by(value: OffsetCommitValue) -> CommittedOffset:
+    """What a record says."""
+    return CommittedOffset(
+        value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp
+    )

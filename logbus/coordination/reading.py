@@ -1,0 +1,189 @@
+"""
+A log of a coordinator's state, read back: records in their order, and how transactions ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from attrs import define, field
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from logbus.cluster.replicas import Replica
+from logbus.errors import ApiError, DecodeError, LogbusError, StorageError
+from logbus.records.batch import (
+    BatchHeader,
+    ControlType,
+    Record,
+    check_crc,
+    decode_batch,
+    decode_marker,
+    iter_batches,
+)
+
+Apply = Callable[[bytes | None, bytes | None], None]
+"""Takes in one record that was read back; raises DecodeError if it makes no sense."""
+
+RECORDS_A_TURN = 500
+"""How many records are taken in before the reactor gets a turn: some milliseconds' worth."""
+
+RETRY_SECONDS = 0.1
+"""How long to wait with what cannot be read now."""
+
+MOST_COMPLAINTS = 20
+"""How many damaged records of one partition are named in the log, before they are only counted."""
+
+
+class Transactions(Protocol):
+    """Takes in what transactions wrote, each thing when its turn in the log comes."""
+
+    def record(self, producer_id: int, offset: int, key: bytes | None, value: bytes | None) -> None:
+        """
+        A record of the transaction that a producer has open.
+
+        :raise DecodeError: it makes no sense.
+        """
+
+    def ended(self, producer_id: int, offset: int, committed: bool) -> None:
+        """A marker: the transaction that the producer had open was committed, or aborted."""
+
+
+@define
+class Loaded:
+    """
+    What a loading found.
+
+    :ivar records: taken in.
+    :ivar skipped: damaged places that were passed over: records, or whole batches.
+    :ivar complete: whether it came to the end; it does not if it was called off.
+    """
+
+    records: int = 0
+    skipped: int = 0
+    complete: bool = False
+
+
+@define(eq=False)
+class LogReading:
+    """
+    One reading of a log.
+
+    :param transactions: takes in what transactions wrote, instead of ``apply``; None: this log has none.
+    :ivar loaded: what was found so far.
+    """
+
+    replica: Replica
+    _clock: IReactorTime
+    _apply: Apply
+    _transactions: Transactions | None
+    loaded: Loaded = field(factory=Loaded, init=False)
+    _log = Logger()
+
+    async def read(self, slice_bytes: int, wanted: Callable[[], bool]) -> Loaded:
+        """See :meth:`.StateLog.load`."""
+        loaded = self.loaded
+        log = self.replica.log
+        offset, end, left = log.log_start_offset, log.log_end_offset, RECORDS_A_TURN
+        while offset < end:
+            try:
+                data = self._slice(offset, end, slice_bytes)
+            except ApiError as e:
+                # No damage: an index is being made anew.
+                self._log.warn("{partition}: loading waits: {why}", partition=self.replica.topic_partition, why=e)
+                await deferLater(self._clock, RETRY_SECONDS)
+                if not wanted():
+                    return loaded
+                offset = max(offset, log.log_start_offset)
+                continue
+            at = offset
+            for position, header in self._batches(data, offset):
+                # The base offset is not under the CRC; whatever it says, reading goes on forwards.
+                if not at <= header.last_offset < end:
+                    self._complain(at, f"a batch claims to end at offset {header.last_offset}")
+                    continue
+                at = header.last_offset + 1
+                left -= self._take_in(data, position, header)
+                if left <= 0:
+                    await deferLater(self._clock, 0)
+                    if not wanted():
+                        return loaded
+                    left = RECORDS_A_TURN
+            # Behind what cannot be read, the next segment is a place where a batch is known to begin.
+            offset = (
+                at if at > offset else min((s.base_offset for s in log.segments if s.base_offset > at), default=end)
+            )
+        loaded.complete = True
+        if loaded.skipped > MOST_COMPLAINTS:
+            self._log.error(
+                "{partition}: {count} damaged places were passed over in all",
+                partition=self.replica.topic_partition,
+                count=loaded.skipped,
+            )
+        return loaded
+
+    def _slice(self, offset: int, end: int, slice_bytes: int) -> bytes:
+        """
+        Whole batches from ``offset`` on; nothing, if there is damage.
+
+        :raise ApiError: it cannot be read now.
+        """
+        try:
+            found = self.replica.log.read(offset, slice_bytes, end).data
+            return b"" if found is None else found.read()
+        except (StorageError, OSError, EOFError) as e:
+            self._complain(offset, str(e))
+            return b""
+
+    def _batches(self, data: bytes, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        try:
+            yield from iter_batches(data)
+        except DecodeError as e:
+            self._complain(offset, f"behind this offset: {e}")
+
+    def _take_in(self, data: bytes, position: int, header: BatchHeader) -> int:
+        """Hand a batch's records on; how many it had, at least 1."""
+        try:
+            if not check_crc(data, position, header):
+                raise DecodeError("the CRC of the batch does not match")
+            if header.control and self._transactions is None:
+                return 1
+            # A control batch may have lost its record to compaction: it says nothing any more.
+            records = decode_batch(data, position, header=header)
+        except LogbusError as e:
+            self._complain(header.base_offset, str(e))
+            return 1
+        for record in records:
+            try:
+                self._hand_on(record, header)
+            except DecodeError as e:
+                self._complain(record.offset, str(e))
+            except Exception as e:
+                self._log.failure("{partition}: a record cannot be taken in", partition=self.replica.topic_partition)
+                self._complain(record.offset, repr(e))
+        return max(1, len(records))
+
+    def _hand_on(self, record: Record, header: BatchHeader) -> None:
+        transactions = self._transactions
+        if transactions is not None and header.control:
+            marker = decode_marker(record)
+            if marker is not None:
+                transactions.ended(header.producer_id, record.offset, marker.type is ControlType.COMMIT)
+            return
+        if transactions is not None and header.transactional:
+            transactions.record(header.producer_id, record.offset, record.key, record.value)
+        else:
+            self._apply(record.key, record.value)
+        self.loaded.records += 1
+
+    def _complain(self, offset: int, why: str) -> None:
+        self.loaded.skipped += 1
+        if self.loaded.skipped <= MOST_COMPLAINTS:
+            self._log.error(
+                "{partition}: damage at offset {offset} is passed over, what it said is lost: {why}",
+                partition=self.replica.topic_partition,
+                offset=offset,
+                why=why,
+            )
