@@ -28,28 +28,40 @@ TWIST = ("-m", "twisted")
 pytestmark = pytest.mark.slow
 
 
-def run(command: Sequence[str | Path], cwd: Path) -> str:
+def run(command: Sequence[str | Path], cwd: Path, **variables: str) -> str:
     """What a command prints; it must succeed."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PIP_"))}
-    environment["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
+    environment |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", **variables}
     done = subprocess.run(command, check=False, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"{command} failed with status {done.returncode}:\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy of the tree in which nothing was built before."""
-    there = tmp_path_factory.mktemp("wheel")
+def build(there: Path, **variables: str) -> Path:
+    """Build the wheel from a copy of the tree in which nothing was built before."""
     source = there / "source"
     source.mkdir()
     for name in ("logbus", "twisted"):
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "dropin.cache"))
-    for name in ("setup.cfg", "pyproject.toml", "README.rst", "LICENSE"):
+        ignored = shutil.ignore_patterns("__pycache__", "dropin.cache", "*.so")
+        shutil.copytree(ROOT / name, source / name, ignore=ignored)
+    for name in ("setup.cfg", "setup.py", "pyproject.toml", "README.rst", "LICENSE"):
         shutil.copy(ROOT / name, source / name)
-    run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", there, source], there)
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", there, source]
+    run(command, there, **variables)
     (found,) = there.glob("*.whl")
     return found
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, with the compiled kernel."""
+    return build(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def pure_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel as a machine without a compiler builds it."""
+    return build(tmp_path_factory.mktemp("pure-wheel"), CC="no-compiler-here")
 
 
 class Installation:
@@ -148,6 +160,28 @@ def test_both_protocols_come_with_it(installed: Installation) -> None:
 def test_the_command_starts(installed: Installation) -> None:
     """The ``logbus`` script that pip makes finds its entry point."""
     assert "Usage" in run([installed.root / "bin" / "logbus", "--help"], installed.root)
+
+
+KERNEL = """
+from logbus.records.batch import Record, encode_batch, iter_records
+from logbus.records.encoding import IS_COMPILED
+records = [Record(0, 1, b"k", b"v"), Record(1, 2, None, None, (("h", b"1"),))]
+assert list(iter_records(encode_batch(records))) == records
+print(IS_COMPILED)
+"""
+
+
+def test_the_kernel_is_compiled(installed: Installation) -> None:
+    """Records are encoded and decoded by the compiled kernel, unless the environment says otherwise."""
+    assert run([installed.python, "-c", KERNEL], installed.root).split() == ["True"]
+    assert run([installed.python, "-c", KERNEL], installed.root, LOGBUS_PURE="1").split() == ["False"]
+
+
+def test_no_compiler_is_needed(empty: Installation, pure_wheel: Path) -> None:
+    """Where nothing can be compiled the installation works all the same, by the same source as it is."""
+    empty.pip("install", "-q", "--no-deps", "--no-index", pure_wheel)
+    assert run([empty.python, "-c", KERNEL], empty.root).split() == ["False"]
+    empty.pip("uninstall", "-q", "-y", "logbus")
 
 
 def test_uninstalling_leaves_twisted_whole(empty: Installation, wheel: Path) -> None:

@@ -23,6 +23,7 @@ from logbus.records.control import (
     encode_control_key,
     encode_marker,
 )
+from logbus.records.encoding import decode_records, encode_record
 from logbus.records.header import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -51,7 +52,7 @@ from logbus.records.header import (
     read_header,
     rewrite_log_append_time,
 )
-from logbus.records.record import Headers, Record, decode_records, encode_record, max_record_size
+from logbus.records.record import Headers, Record, max_record_size
 
 __all__ = [
     "BatchBuilder",

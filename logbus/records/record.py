@@ -8,9 +8,6 @@ Records, and their bytes inside a batch (magic 2).
     header_count varint | (key_length varint | key | value_length varint | value) ...
 
 ``length`` counts what follows it; a length of -1 is null. Deltas are from the batch's base timestamp and base offset.
-
-Both loops are written out flat: they run once per record in a producer or consumer, where a call costs as much as a
-field. Lengths and deltas of up to two bytes are read in line.
 """
 
 from __future__ import annotations
@@ -18,20 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-from logbus.errors import DecodeError
-from logbus.records.binary import SMALL, SMALL_VARINTS, decode_varint, decode_varlong, encode_varint
-from logbus.records.header import MIN_RECORD_SIZE
-
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 """A record's headers in order; names may repeat."""
 
 MAX_OVERHEAD = 21
 """The most that length, attributes and both deltas take, in bytes."""
-
-_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
-_new_tuple = tuple.__new__
-_SHORT, _FEW = SMALL_VARINTS, SMALL
-_ZERO, _NULL = encode_varint(0), encode_varint(-1)
 
 
 class Record(NamedTuple):
@@ -53,40 +41,6 @@ class Record(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
-def encode_record(
-    timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: Headers = ()
-) -> bytes:
-    """The bytes of one record, its length in front."""
-    timestamp = _SHORT[timestamp_delta] if -_FEW <= timestamp_delta < _FEW else encode_varint(timestamp_delta)
-    offset = _SHORT[offset_delta] if 0 <= offset_delta < _FEW else encode_varint(offset_delta)
-    if key is None:
-        key, key_size = b"", _NULL
-    else:
-        size = len(key)
-        key_size = _SHORT[size] if size < _FEW else encode_varint(size)
-    if value is None:
-        value, value_size = b"", _NULL
-    else:
-        size = len(value)
-        value_size = _SHORT[size] if size < _FEW else encode_varint(size)
-    encoded_headers = _encode_headers(headers) if headers else _ZERO
-    body = b"".join((_ZERO, timestamp, offset, key_size, key, value_size, value, encoded_headers))
-    size = len(body)
-    return (_SHORT[size] if size < _FEW else encode_varint(size)) + body
-
-
-def _encode_headers(headers: Headers) -> bytes:
-    parts = [encode_varint(len(headers))]
-    for name, content in headers:
-        encoded = name.encode("utf-8", "surrogateescape")
-        parts += (encode_varint(len(encoded)), encoded)
-        if content is None:
-            parts.append(_NULL)
-        else:
-            parts += (encode_varint(len(content)), content)
-    return b"".join(parts)
-
-
 def max_record_size(key: bytes | None, value: bytes | None, headers: Headers = ()) -> int:
     """The most bytes that :func:`encode_record` makes of these, whatever the deltas are."""
     size = MAX_OVERHEAD + 15
@@ -97,173 +51,3 @@ def max_record_size(key: bytes | None, value: bytes | None, headers: Headers = (
     for name, content in headers:
         size += 10 + 4 * len(name) + (0 if content is None else len(content))
     return size
-
-
-def decode_records(
-    data: bytes,
-    count: int,
-    base_offset: int,
-    last_offset_delta: int,
-    base_timestamp: int,
-    append_time: int | None = None,
-) -> list[Record]:
-    """
-    Read the records of a batch.
-
-    :param data: the records section, decompressed; ``count`` records must fill it exactly.
-    :param append_time: the timestamp of every record, if the broker stamped the batch.
-    :raises DecodeError: the bytes are not ``count`` records with rising offsets up to ``last_offset_delta``.
-    """
-    end = len(data)
-    if not 0 <= count * MIN_RECORD_SIZE <= end:
-        raise DecodeError(f"{count} records cannot lie in {end} bytes")
-    records: list[Record] = []
-    append = records.append
-    pos = 0
-    last_delta = -1
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-    # Deltas read in line are too small to leave int64, unless the base is at its edge.
-    far = abs(base_timestamp) > _INT64_MAX - 0x4000
-    try:
-        for _ in range(count):
-            n = data[pos]
-            pos += 1
-            if n > 0x7F:
-                if (byte := data[pos]) < 0x80:
-                    n += (byte << 7) - 0x80
-                    pos += 1
-                    length = -1 if n & 1 else n >> 1
-                else:
-                    length, pos = decode_varint(data, pos - 1)
-            else:
-                length = -1 if n & 1 else n >> 1
-            record_end = pos + length
-            if length < 0 or record_end > end:
-                raise DecodeError(f"a record of {length} bytes at {pos} does not fit into {end}")
-
-            pos += 1  # its attributes, of which none is defined
-            n = data[pos]
-            pos += 1
-            if n > 0x7F:
-                if (byte := data[pos]) < 0x80:
-                    n += (byte << 7) - 0x80
-                    pos += 1
-                    timestamp = base_timestamp + ((n >> 1) ^ -(n & 1))
-                else:
-                    delta, pos = decode_varlong(data, pos - 1)
-                    timestamp = base_timestamp + delta
-                    far = True
-            else:
-                timestamp = base_timestamp + ((n >> 1) ^ -(n & 1))
-
-            n = data[pos]
-            pos += 1
-            if n > 0x7F:
-                if (byte := data[pos]) < 0x80:
-                    n += (byte << 7) - 0x80
-                    pos += 1
-                    delta = -1 if n & 1 else n >> 1
-                else:
-                    delta, pos = decode_varint(data, pos - 1)
-            else:
-                delta = -1 if n & 1 else n >> 1
-            if delta <= last_delta:
-                raise DecodeError(f"offset delta {delta} at {pos} does not rise")
-            last_delta = delta
-
-            n = data[pos]
-            pos += 1
-            if n == 1:
-                key = None
-            else:
-                if n > 0x7F:
-                    n, pos = decode_varint(data, pos - 1)
-                elif n & 1:
-                    n = -1
-                else:
-                    n >>= 1
-                if n < 0:
-                    raise DecodeError(f"the key at {pos} has a negative length")
-                key = data[pos : pos + n]
-                pos += n
-
-            n = data[pos]
-            pos += 1
-            if n == 1:
-                value = None
-            else:
-                if n > 0x7F:
-                    if (byte := data[pos]) < 0x80 and not n & 1:
-                        n = (n + (byte << 7) - 0x80) >> 1
-                        pos += 1
-                    else:
-                        n, pos = decode_varint(data, pos - 1)
-                elif n & 1:
-                    n = -1
-                else:
-                    n >>= 1
-                if n < 0:
-                    raise DecodeError(f"the value at {pos} has a negative length")
-                value = data[pos : pos + n]
-                pos += n
-
-            if data[pos]:
-                headers, pos = _decode_headers(data, pos, record_end)
-            else:
-                headers = ()
-                pos += 1
-            # Fields may have run past the record, but never without this noticing.
-            if pos != record_end:
-                raise DecodeError(f"a record's fields end at {pos}, the record at {record_end}")
-            append(_new_tuple(Record, (base_offset + delta, timestamp, key, value, headers)))
-    except IndexError:
-        raise DecodeError(f"the bytes end inside record {len(records)}") from None
-    if pos != end:
-        raise DecodeError(f"{end - pos} bytes follow the last of {count} records")
-    if last_delta > last_offset_delta:
-        raise DecodeError(f"offset delta {last_delta} is beyond the batch's last, {last_offset_delta}")
-    if append_time is not None:
-        return [_new_tuple(Record, (offset, append_time, *rest)) for offset, _, *rest in records]
-    if far and not all(_INT64_MIN <= record.timestamp <= _INT64_MAX for record in records):
-        raise DecodeError("a record's timestamp is outside 64 bits")
-    return records
-
-
-def _decode_headers(data: bytes, pos: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
-    """
-    Read the headers of a record, their count first.
-
-    :returns: the headers, and the position after them.
-    """
-    count, pos = decode_varint(data, pos)
-    # A header is two bytes at least: the count cannot make us loop longer than the record is.
-    if not 0 <= 2 * count <= end - pos:
-        raise DecodeError(f"{count} headers cannot lie in the {end - pos} bytes left of a record")
-    headers: list[tuple[str, bytes | None]] = []
-    for _ in range(count):
-        size = data[pos]
-        if size > 0x7F or size & 1:
-            size, pos = decode_varint(data, pos)
-        else:
-            size >>= 1
-            pos += 1
-        if not 0 <= size <= end - pos:
-            raise DecodeError(f"a header name of {size} bytes at {pos} does not fit into its record")
-        name = data[pos : pos + size].decode("utf-8", "surrogateescape")
-        pos += size
-        size = data[pos]
-        if size > 0x7F or size & 1:
-            size, pos = decode_varint(data, pos)
-            if size == -1:
-                headers.append((name, None))
-                continue
-        else:
-            size >>= 1
-            pos += 1
-        if not 0 <= size <= end - pos:
-            raise DecodeError(f"a header value of {size} bytes at {pos} does not fit into its record")
-        headers.append((name, data[pos : pos + size]))
-        pos += size
-    return tuple(headers), pos
