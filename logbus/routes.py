@@ -12,6 +12,7 @@ from logbus.coordination.commits import Commits
 from logbus.coordination.consumers import CONSUMER, Consumers
 from logbus.coordination.groups import OFFSETS_TOPIC
 from logbus.handlers.cluster import ClusterHandlers, Doorkeeper
+from logbus.handlers.config_resources import ConfigResourceHandlers
 from logbus.handlers.configs import ConfigHandlers
 from logbus.handlers.consumer_groups import ConsumerGroupHandlers
 from logbus.handlers.coordinators import CoordinatorHandlers
@@ -29,12 +30,14 @@ from logbus.handlers.offsets import OffsetHandlers
 from logbus.handlers.opening import ABOUT_THE_CLUSTER
 from logbus.handlers.produce import ProduceHandlers
 from logbus.handlers.producers import ProducerHandlers
-from logbus.handlers.routing import Router, VersionRange
+from logbus.handlers.routing import Router
 from logbus.handlers.runs import ProduceRuns
+from logbus.handlers.topic_pages import TopicPageHandlers
 from logbus.handlers.topics import TopicHandlers
 from logbus.handlers.transaction_admin import TransactionAdminHandlers
 from logbus.handlers.versions import VersionHandlers
 from logbus.wire.releases import CONSUMER_GROUP_APIS, advertised_table
+from logbus.wire.versions import VersionRange
 
 if TYPE_CHECKING:
     from logbus.broker import Broker
@@ -75,7 +78,9 @@ def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers
             fetch,
             OffsetHandlers(replicas, broker.reactor),
             TopicHandlers(topics, metadata, config, lambda: config.get(keys.DELETE_TOPIC_ENABLE)),
+            TopicPageHandlers(metadata, INTERNAL_TOPICS, lambda: config.get(keys.MAX_REQUEST_PARTITION_SIZE_LIMIT)),
             ConfigHandlers(config, metadata, topics, broker.peers),
+            ConfigResourceHandlers(metadata),
             ElectionHandlers(broker.partition_admin),
             LogDirHandlers(replicas),
             ProducerHandlers(broker.producer_ids),

@@ -38,7 +38,7 @@ from logbus.protocols import parse_advertise, parse_listen, protocol_plugins
 from logbus.storage.checkpoints import META_PROPERTIES, Meta
 from logbus.storage.disk import LOCK_FILE
 from logbus.storage.policies import delete_policy
-from logbus.wire.releases import RELEASES
+from logbus.wire.releases import DEFAULT_RELEASE, RELEASES
 
 if TYPE_CHECKING:
     from logbus.broker import Broker
@@ -66,9 +66,7 @@ class Options(usage.Options):
             "as-version",
             None,
             None,
-            "Advertise only what this Kafka release has: "
-            + ", ".join(RELEASES)
-            + ". [default: 3.9, without the versions that later releases dropped]",
+            f"Advertise only what this Kafka release has: {', '.join(RELEASES)}. [default: {DEFAULT_RELEASE}]",
         ],
     ]
 

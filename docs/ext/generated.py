@@ -27,7 +27,7 @@ from logbus.metrics import Family
 from logbus.tap import Options
 from logbus.testing.broker import close_reactor, private_reactor
 from logbus.wire.messages import API_NAMES
-from logbus.wire.releases import DEFAULT_MAXIMA, RELEASES, advertised_table, release_table
+from logbus.wire.releases import DEFAULT_RELEASE, RELEASES, advertised_table, finalized_features, release_table
 
 Lines = Iterator[str]
 
@@ -78,8 +78,8 @@ def apis() -> Lines:
         for key in sorted(served)
     ]
     yield from table(("Key", "API", "Served", "Advertised"), rows)
-    missing = [API_NAMES[key] for key in sorted(release_table(DEFAULT_MAXIMA)) if key not in served]
-    yield f"APIs of Kafka {DEFAULT_MAXIMA} that this release does not have: " + ", ".join(missing) + "."
+    missing = [API_NAMES[key] for key in sorted(release_table(DEFAULT_RELEASE)) if key not in served]
+    yield f"APIs of Kafka {DEFAULT_RELEASE} that this release does not have: " + ", ".join(missing) + "."
     yield ""
 
 
@@ -89,8 +89,12 @@ def releases() -> Lines:
     rows = []
     for release in RELEASES:
         offered = advertised_table(release, served)
-        rows.append((f"``{release}``", *(_span(offered, key) for key in (0, 1, 2, 3, 18)), str(len(offered))))
-    yield from table(("Release", "Produce", "Fetch", "ListOffsets", "Metadata", "ApiVersions", "APIs in all"), rows)
+        levels = finalized_features(offered)
+        features = ", ".join(f"``{name}`` {level}" for name, level in levels.items()) or "none"
+        spans = (_span(offered, key) for key in (0, 1, 2, 3, 18))
+        rows.append((f"``{release}``", *spans, str(len(offered)), features))
+    heads = ("Release", "Produce", "Fetch", "ListOffsets", "Metadata", "ApiVersions", "APIs in all", "Features")
+    yield from table(heads, rows)
 
 
 def _span(offered: Any, key: int) -> str:

@@ -32,7 +32,7 @@ class LogDirHandlers:
 
     _replicas: Replicas
 
-    @serves(35, 0, 4)
+    @serves(35, 0, 5)
     def describe_log_dirs(self, context: RequestContext, request: Request) -> DescribeLogDirsResponse:
         message: DescribeLogDirsRequest = request.message
         wanted = None

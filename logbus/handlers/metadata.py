@@ -33,7 +33,7 @@ from logbus.wire.messages.metadata import (
 )
 from logbus.wire.schema import ZERO_UUID, decode, encode
 
-BROKERS_ENDPOINT_TYPE = 1
+BROKERS_ENDPOINT_TYPE, CONTROLLERS_ENDPOINT_TYPE = 1, 2
 CREATE_TIMEOUT_MS = 30_000
 # Bits by Kafka's numbers of operations (AclOperation), those that make sense for a topic and for a cluster.
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -64,7 +64,7 @@ class MetadataHandlers:
     _cached: dict[CacheKey, bytes] = field(factory=dict, init=False)
     _cached_version: int = field(default=-1, init=False)
 
-    @serves(3, 0, 12)
+    @serves(3, 0, 13)
     def metadata(self, context: RequestContext, request: Request) -> Answer:
         message: MetadataRequest = request.message
         if message.include_topic_authorized_operations or message.include_cluster_authorized_operations:
@@ -191,17 +191,19 @@ class MetadataHandlers:
             ],
         )
 
-    @serves(60, 0, 1)
+    @serves(60, 0, 2)
     def describe_cluster(self, context: RequestContext, request: Request) -> Answer:
         message: DescribeClusterRequest = request.message
         if message.endpoint_type != BROKERS_ENDPOINT_TYPE:
+            known = message.endpoint_type == CONTROLLERS_ENDPOINT_TYPE
             return DescribeClusterResponse(
-                error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+                error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
                 error_message=f"endpoint type {message.endpoint_type}: this listener serves brokers (1) only",
                 endpoint_type=message.endpoint_type,
                 cluster_id=self._metadata.cluster_id,
                 brokers=[],
             )
+        # A broker that is away is not registered here: of "fenced" ones (KIP-1073) there are none to include.
         return DescribeClusterResponse(
             cluster_id=self._metadata.cluster_id,
             controller_id=self._metadata.controller_id,

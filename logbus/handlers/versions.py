@@ -1,5 +1,5 @@
 """
-ApiVersions: what this broker serves, and what software asks.
+What this broker serves, what software asks, and the features that clients are to count on: ApiVersions, UpdateFeatures.
 """
 
 from __future__ import annotations
@@ -10,21 +10,29 @@ from collections.abc import Mapping
 from attrs import define
 from twisted.logger import Logger
 
-from logbus.errors import ErrorCode
-from logbus.handlers.routing import Answer, VersionRange, serves
+from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.routing import Answer, serves
 from logbus.net.context import RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FeatureUpdateKey,
     FinalizedFeatureKey,
     SupportedFeatureKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
 )
 from logbus.wire.releases import finalized_features
+from logbus.wire.versions import VersionRange
 
-FEATURES_EPOCH = 1
-"""Which state of the cluster's features this is (KIP-584): they do not change while a broker runs."""
+FEATURES_EPOCH = 2
+"""
+Which state of the cluster's features this is (KIP-584). They do not change while a broker runs; the number grows when a
+release of ours has others, for clients keep the features that came with the largest.
+"""
 
 #: The first version whose clients can read that a feature may be off: supported from level 0 (KIP-1022).
 FEATURES_FROM_ZERO_VERSION = 4
@@ -36,7 +44,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]{0,126}[a-zA-Z0-9])?")
 @define(eq=False)
 class VersionHandlers:
     """
-    Serves ApiVersions.
+    Serves ApiVersions and UpdateFeatures.
 
     :ivar advertised: the table, by API key; complete before the first request.
     """
@@ -79,3 +87,35 @@ class VersionHandlers:
                 for name, level in features.items()
             ],
         )
+
+    @serves(57, 0, 2)
+    def update_features(self, context: RequestContext, request: Request) -> UpdateFeaturesResponse:
+        """Features go with the versions that are advertised: they can be set to what they are, and to nothing else."""
+        message: UpdateFeaturesRequest = request.message
+        try:
+            for update in message.feature_updates:
+                self._check(update)
+        except ApiError as e:
+            return UpdateFeaturesResponse(error_code=e.code, error_message=e.message)
+        return UpdateFeaturesResponse(
+            results=[UpdatableFeatureResult(feature=update.feature) for update in message.feature_updates]
+        )
+
+    def _check(self, update: FeatureUpdateKey) -> None:
+        """
+        Let pass what the feature is anyway.
+
+        :raise ApiError: INVALID_UPDATE_VERSION.
+        """
+        features = finalized_features(self.advertised)
+        level = features.get(update.feature)
+        if level is None:
+            known = ", ".join(sorted(features)) or "there are none"
+            problem = f"there is no feature {update.feature!r} here; known: {known}"
+        elif not 0 <= update.max_version_level <= level:
+            problem = f"{update.feature} has levels from 0 to {level}, not {update.max_version_level}"
+        elif update.max_version_level < level:
+            problem = f"{update.feature} stays at {level}: it goes with the versions that the broker advertises"
+        else:
+            return
+        raise ApiError(ErrorCode.INVALID_UPDATE_VERSION, problem)

@@ -6,14 +6,15 @@ advertised must be one coherent release, and never more than is served. Left out
 brokers and controllers (4–7, 52–56, 58–59, 62–64, 67, 70, 73, 80–87), which we do not speak, and the consumer group
 protocol of KIP-848 (68, 69) before 4.0, where it was an early access feature that stood in the table but was off.
 
-The default table has that protocol all the same, as Kafka 4 has it, with the feature ``group.version`` that says so. No
-client takes it for a sign of Kafka 4: kafka-python infers 3.9 from the other APIs, librdkafka looks at these two for
-themselves (it needs exactly ConsumerGroupHeartbeat 1 and ConsumerGroupDescribe 0), and Java clients, too.
+Two features go with the versions. ``group.version`` 1 says that the consumer group protocol is on.
+``transaction.version`` 2 says that transactions have an epoch each (KIP-890): clients that hear it leave
+AddPartitionsToTxn out and count on Produce, EndTxn and TxnOffsetCommit instead. Clients that find these versions
+without the feature fail, so that they are told together or not at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from functools import cache
 
 from logbus.errors import ConfigError
@@ -22,13 +23,19 @@ from logbus.wire.versions import VersionRange
 RELEASES = ("2.1", "2.8", "3.0", "3.5", "3.9", "4.0", "4.3")
 """The releases whose tables are known here, oldest first."""
 
-DEFAULT_MAXIMA = "3.9"
-DEFAULT_MINIMA = "4.3"
+DEFAULT_RELEASE = "4.3"
+"""The release whose table is advertised unless another is asked for."""
+
+GROUP_VERSION = "group.version"
+TRANSACTION_VERSION = "transaction.version"
 
 CONSUMER_GROUP_APIS = (68, 69)
-"""What serves the protocol of KIP-848; in the default table though 3.9 has it not."""
+"""What serves the protocol of KIP-848."""
 
 _PRODUCE = 0
+
+# Produce, EndTxn, TxnOffsetCommit: the first version of each that belongs to the second version of transactions.
+_TRANSACTIONS_2 = {_PRODUCE: 12, 26: 5, 28: 5}
 
 # What brokers of each release answer to ApiVersions. A dash: the release does not have the API.
 _TABLE = """
@@ -113,22 +120,6 @@ def release_table(release: str) -> Mapping[int, VersionRange]:
     return _columns()[release]
 
 
-def default_table() -> Mapping[int, VersionRange]:
-    """
-    What is offered unless a release is asked for: the newest versions of Kafka 3.9, the oldest of Kafka 4.3.
-
-    It is taken for 3.9 by clients that infer a release, leaves out the versions that Kafka no longer has, and adds
-    :data:`CONSUMER_GROUP_APIS`.
-    """
-    oldest = release_table(DEFAULT_MINIMA)
-    table = {
-        key: VersionRange(max(lowest, oldest[key].min), highest)
-        for key, (lowest, highest) in release_table(DEFAULT_MAXIMA).items()
-        if key in oldest
-    }
-    return table | {key: oldest[key] for key in CONSUMER_GROUP_APIS}
-
-
 def advertised_table(release: str | None, served: Mapping[int, tuple[int, int]]) -> dict[int, VersionRange]:
     """
     What to tell clients: what both the release and this broker have.
@@ -136,27 +127,37 @@ def advertised_table(release: str | None, served: Mapping[int, tuple[int, int]])
     Produce is told from version 0 on when it is served at all, though versions 0 to 2 are refused: librdkafka before
     2.11 takes a broker without them for one that cannot decompress (KAFKA-18659: Kafka 4 does the same).
 
-    :param release: one of :data:`RELEASES`, or None for :func:`default_table`.
+    :param release: one of :data:`RELEASES`, or None for :data:`DEFAULT_RELEASE`.
     :param served: the lowest and the highest version that is answered, by API key.
     :raises ConfigError: the release is not known.
     """
-    table = default_table() if release is None else release_table(release)
+    table = release_table(release or DEFAULT_RELEASE)
     advertised: dict[int, VersionRange] = {}
     for key, (lowest, highest) in sorted(served.items()):
         if key in table:
             common = VersionRange(max(lowest, table[key].min), min(highest, table[key].max))
             if common.min <= common.max:
                 advertised[key] = common._replace(min=0) if key == _PRODUCE else common
+    if not _has_transactions_2(advertised):
+        for key in _TRANSACTIONS_2.keys() & advertised.keys():
+            known = advertised.pop(key)
+            if known.min < _TRANSACTIONS_2[key]:
+                advertised[key] = known._replace(max=min(known.max, _TRANSACTIONS_2[key] - 1))
     return advertised
 
 
-def finalized_features(advertised: Container[int]) -> Mapping[str, int]:
-    """
-    The levels of Kafka's features that a broker with this table runs at (KIP-584).
+def finalized_features(advertised: Mapping[int, VersionRange]) -> Mapping[str, int]:
+    """The levels of Kafka's features that a broker with this table runs at (KIP-584)."""
+    features = {}
+    if all(key in advertised for key in CONSUMER_GROUP_APIS):
+        features[GROUP_VERSION] = 1
+    if _has_transactions_2(advertised):
+        features[TRANSACTION_VERSION] = 2
+    return features
 
-    ``group.version`` 1 is the consumer group protocol: who advertises its APIs has it.
-    """
-    return {"group.version": 1} if all(key in advertised for key in CONSUMER_GROUP_APIS) else {}
+
+def _has_transactions_2(advertised: Mapping[int, VersionRange]) -> bool:
+    return all(key in advertised and advertised[key].includes(first) for key, first in _TRANSACTIONS_2.items())
 
 
 @cache

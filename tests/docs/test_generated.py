@@ -67,6 +67,7 @@ CLIENT_KEYS = {
     "batch.size",
     "group.id",
     "group.version",
+    "transaction.version",
     "group.instance.id",
     "group.protocol",
     "group.remote.assignor",

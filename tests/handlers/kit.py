@@ -31,7 +31,7 @@ from logbus.net.serving import KafkaServerProtocol
 from logbus.records.batch import Record, encode_batch
 from logbus.records.slices import FileSlice, joined
 from logbus.testing.simulation.disk import Directory, MemoryDisk
-from logbus.wire.connection import ClientConnection, api_key_of
+from logbus.wire.connection import ClientConnection, Request, ServerConnection, api_key_of
 from logbus.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from logbus.wire.messages.records import (
     FetchPartition,
@@ -322,6 +322,12 @@ class Client:
     def metadata(self, *names: str, version: int = 9, auto_create: bool = False) -> Any:
         topics = [MetadataRequestTopic(name=name) for name in names] if names else None
         return self.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=auto_create), version)
+
+
+def a_request(message: Any, version: int) -> Request:
+    """A request as a handler gets it."""
+    _, parts = ClientConnection("tester").request(message, version)
+    return ServerConnection({api_key_of(message): (version, version)}).receive(joined(parts)[4:])
 
 
 def a_batch(*values: bytes | None, key: bytes | None = b"k", timestamp: int = NOW_MS, **given: Any) -> bytes:

@@ -26,7 +26,7 @@ class LogDirTests(HandlerCase):
         """Each log is in one directory, with the bytes of its segments, at every version."""
         self.client.ask(produce_request(a_batch(b"v" * 100), "t", 2), 9)
         replica = self.server.broker.replicas.get("t", 2)
-        for version in range(5):
+        for version in range(6):
             found = self.ask(version)
             self.assertEqual(found.error_code, 0)
             self.assertEqual(

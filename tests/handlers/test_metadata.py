@@ -28,7 +28,7 @@ class Metadata(HandlerCase):
 
     def test_every_version(self) -> None:
         """Each version tells the topic, its leader, and the broker."""
-        for version in range(13):
+        for version in range(14):
             response = self.client.ask(MetadataRequest(topics=None if version else []), version)
             (topic,) = response.topics
             partitions = [(p.partition_index, p.leader_id, p.isr_nodes) for p in topic.partitions]
@@ -51,9 +51,13 @@ class Metadata(HandlerCase):
         self.assertEqual(self.client.ask(asked_cluster, 1).cluster_authorized_operations, 0x1FA0)
 
     def test_cluster(self) -> None:
-        """DescribeCluster names the brokers; of controllers there is no other listener."""
-        response = self.client.ask(DescribeClusterRequest(), 1)
-        self.assertEqual((response.error_code, response.controller_id), (0, 0))
-        self.assertEqual([broker.port for broker in response.brokers], [9092])
-        response = self.client.ask(DescribeClusterRequest(endpoint_type=2), 1)
-        self.assertEqual(response.error_code, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
+        """DescribeCluster names the brokers, of which none is fenced; of controllers there is no other listener."""
+        for version in range(3):
+            response = self.client.ask(DescribeClusterRequest(include_fenced_brokers=version == 2), version)
+            self.assertEqual((response.error_code, response.controller_id), (0, 0))
+            self.assertEqual([(broker.port, broker.is_fenced) for broker in response.brokers], [(9092, False)])
+        for kind, code in (
+            (2, ErrorCode.MISMATCHED_ENDPOINT_TYPE),
+            (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
+        ):
+            self.assertEqual(self.client.ask(DescribeClusterRequest(endpoint_type=kind), 2).error_code, code)

@@ -10,7 +10,14 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import ConfigError
 from logbus.wire.messages import API_KEYS, api
-from logbus.wire.releases import RELEASES, advertised_table, default_table, finalized_features, release_table
+from logbus.wire.releases import (
+    CONSUMER_GROUP_APIS,
+    DEFAULT_RELEASE,
+    RELEASES,
+    advertised_table,
+    finalized_features,
+    release_table,
+)
 
 try:
     from kafka.protocol.broker_version_data import BROKER_API_VERSIONS, infer_broker_version_from_api_versions
@@ -19,41 +26,8 @@ except ImportError:
 
 BETWEEN_BROKERS = {*range(4, 8), *range(52, 57), 58, 59, 62, 63, 64, 67, 70, 73, *range(80, 88)}
 
-# The default table, as the design has it for what a broker serves first.
-TIER_1 = {
-    0: (0, 11),
-    1: (4, 17),
-    2: (1, 9),
-    3: (0, 12),
-    8: (2, 9),
-    9: (1, 9),
-    10: (0, 6),
-    11: (0, 9),
-    12: (0, 4),
-    13: (0, 5),
-    14: (0, 5),
-    15: (0, 5),
-    16: (0, 5),
-    17: (0, 1),
-    18: (0, 4),
-    19: (2, 7),
-    20: (1, 6),
-    21: (0, 2),
-    22: (0, 5),
-    23: (2, 4),
-    24: (0, 5),
-    25: (0, 4),
-    26: (0, 4),
-    28: (0, 4),
-    32: (1, 4),
-    33: (0, 2),
-    36: (0, 2),
-    37: (0, 3),
-    42: (0, 2),
-    44: (0, 1),
-    47: (0, 0),
-    60: (0, 1),
-}
+# Served by a broker that has all.
+ALL = dict(release_table("4.3"))
 
 
 class TablesTests(SynchronousTestCase):
@@ -76,11 +50,9 @@ class TablesTests(SynchronousTestCase):
                 self.assertGreaterEqual(release_table(newer)[key].max, highest, (key, newer))
 
     def test_default_table(self) -> None:
-        """It has the newest versions of 3.9 without those that Kafka has removed since, and the consumer protocol."""
-        table = default_table()
-        self.assertEqual({key: tuple(table[key]) for key in TIER_1}, TIER_1)
-        self.assertEqual({key: tuple(table[key]) for key in (68, 69)}, {68: (0, 1), 69: (0, 1)})
-        self.assertEqual(set(table) - set(release_table("3.9")), {68, 69})
+        """Unless a release is asked for, it is the newest."""
+        self.assertEqual(DEFAULT_RELEASE, RELEASES[-1])
+        self.assertEqual({**advertised_table(None, ALL), 0: (0, 13)}, release_table("4.3"))
 
     def test_unknown_release(self) -> None:
         """The error says which releases are known."""
@@ -94,18 +66,37 @@ class AdvertisedTests(SynchronousTestCase):
 
     def test_produce_is_told_from_zero(self) -> None:
         """Old librdkafka compresses only for a broker that names Produce 0; nothing else is told but what is served."""
-        self.assertEqual(advertised_table(None, {0: (3, 13), 1: (4, 18)}), {0: (0, 11), 1: (4, 17)})
+        self.assertEqual(advertised_table(None, {0: (3, 11), 1: (4, 17)}), {0: (0, 11), 1: (4, 17)})
         self.assertEqual(advertised_table("2.1", {0: (3, 13)}), {0: (0, 7)})
 
     def test_no_common_version_is_no_api(self) -> None:
         """An API of which release and broker share no version is not told, Produce neither."""
         self.assertEqual(advertised_table("2.1", {0: (8, 13), 1: (12, 18), 18: (0, 4)}), {18: (0, 2)})
 
-    def test_feature_of_the_consumer_protocol(self) -> None:
-        """Who is offered the consumer protocol is told that it is on; a table of Kafka 3.9 has neither."""
-        served = dict(release_table("4.3"))
-        for release, expected in ((None, {"group.version": 1}), ("3.9", {}), ("4.0", {"group.version": 1})):
-            self.assertEqual(finalized_features(advertised_table(release, served)), expected, release)
+    def test_features(self) -> None:
+        """Who is offered what a feature stands for is told that it is on; a table of Kafka 3.9 has none."""
+        both = {"group.version": 1, "transaction.version": 2}
+        for release, expected in ((None, both), ("3.9", {}), ("4.0", both), ("4.3", both)):
+            self.assertEqual(finalized_features(advertised_table(release, ALL)), expected, release)
+        classic = {key: versions for key, versions in ALL.items() if key not in CONSUMER_GROUP_APIS}
+        self.assertEqual(finalized_features(advertised_table(None, classic)), {"transaction.version": 2})
+
+    def test_transactions_2_are_told_whole_or_not_at_all(self) -> None:
+        """
+        Trap 40: a client that finds Produce 12 without the feature fails its transactions. Without one of the three
+        versions that belong together, the feature is off, and none of the others is told.
+        """
+        for missing, highest in ((0, 11), (26, 4), (28, 4)):
+            told = advertised_table(None, {**ALL, missing: (ALL[missing].min, highest)})
+            self.assertEqual([tuple(told[key]) for key in (0, 26, 28)], [(0, 11), (0, 4), (0, 4)])
+            self.assertEqual(finalized_features(told), {"group.version": 1})
+            without = advertised_table(None, {key: versions for key, versions in ALL.items() if key != missing})
+            highest_told = {key: without[key].max for key in (0, 26, 28) if key != missing}
+            self.assertEqual(highest_told, {key: most for key, most in {0: 11, 26: 4, 28: 4}.items() if key != missing})
+
+    def test_a_version_that_cannot_be_told(self) -> None:
+        """What is served from the version on that may not be told is not told at all."""
+        self.assertEqual(advertised_table(None, {26: (5, 5)}), {})
 
     def test_private_apis_are_not_told(self) -> None:
         """What no Kafka release has is for our own brokers only."""
@@ -116,13 +107,12 @@ class AdvertisedTests(SynchronousTestCase):
         if BROKER_API_VERSIONS is None:
             self.skipTest("kafka-python is not installed")
         for release in (None, *RELEASES):
-            served = dict(release_table("4.3"))
-            inferred = infer_broker_version_from_api_versions(advertised_table(release, served))
-            self.assertEqual(".".join(map(str, inferred)), release or "3.9")
+            inferred = infer_broker_version_from_api_versions(advertised_table(release, ALL))
+            self.assertEqual(".".join(map(str, inferred)), release or DEFAULT_RELEASE)
 
     def test_what_we_can_spell_covers_the_default(self) -> None:
         """Messages exist for every version of the default table, of the APIs that have messages at all."""
-        for key, (lowest, highest) in default_table().items():
+        for key, (lowest, highest) in release_table(DEFAULT_RELEASE).items():
             if key in API_KEYS:
                 versions = api(key).versions
                 self.assertLessEqual(versions.min, max(lowest, 3) if key == 0 else lowest, key)
@@ -136,16 +126,18 @@ class AdvertisedTests(SynchronousTestCase):
     )
     def test_never_more_than_both_have(self, release: str | None, served: dict[int, tuple[int, int]]) -> None:
         """Whatever is served: each version told is both the release's and served, but for Produce below its first."""
-        table = default_table() if release is None else release_table(release)
+        table = release_table(release or DEFAULT_RELEASE)
         told = advertised_table(release, served)
+        self.assertEqual(0 in told and told[0].max >= 12, "transaction.version" in finalized_features(told))
         for key, (lowest, highest) in told.items():
             for version in range(lowest, highest + 1):
                 if key == 0 and version < served[0][0]:
                     continue
                 self.assertTrue(served[key][0] <= version <= served[key][1])
                 self.assertTrue(table[key].includes(version))
+        without_transactions_2 = {0: 12, 26: 5, 28: 5} if "transaction.version" not in finalized_features(told) else {}
         for key in served.keys() - told.keys():
             both = set(range(served[key][0], served[key][1] + 1))
             if key in table:
-                both &= set(range(table[key].min, table[key].max + 1))
+                both &= set(range(table[key].min, min(table[key].max + 1, without_transactions_2.get(key, 99))))
                 self.assertEqual(both, set())

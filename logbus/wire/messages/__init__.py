@@ -2,7 +2,7 @@
 The messages, one family per module, and the register of APIs by number.
 
 ============================================== ===================================================
-:mod:`~logbus.wire.messages.api_versions`      what a broker serves
+:mod:`~logbus.wire.messages.api_versions`      what a broker serves, levels of features
 :mod:`~logbus.wire.messages.metadata`          brokers, leaders, topics described
 :mod:`~logbus.wire.messages.records`           produce, fetch, offsets by time and by epoch
 :mod:`~logbus.wire.messages.topics`            topics created and deleted
@@ -40,9 +40,14 @@ __all__ = ["API_KEYS", "API_NAMES", "Api", "api"]
 _FAMILIES = {
     "records": {0: "Produce", 1: "Fetch", 2: "ListOffsets", 23: "OffsetForLeaderEpoch"},
     "metadata": {3: "Metadata", 60: "DescribeCluster", 75: "DescribeTopicPartitions"},
-    "api_versions": {18: "ApiVersions"},
+    "api_versions": {18: "ApiVersions", 57: "UpdateFeatures"},
     "topics": {19: "CreateTopics", 20: "DeleteTopics", 21: "DeleteRecords", 37: "CreatePartitions"},
-    "configs": {32: "DescribeConfigs", 33: "AlterConfigs", 44: "IncrementalAlterConfigs"},
+    "configs": {
+        32: "DescribeConfigs",
+        33: "AlterConfigs",
+        44: "IncrementalAlterConfigs",
+        74: "ListConfigResources",
+    },
     "elections": {43: "ElectLeaders", 45: "AlterPartitionReassignments", 46: "ListPartitionReassignments"},
     "log_dirs": {35: "DescribeLogDirs"},
     "transactions": {

@@ -1,8 +1,8 @@
-"""What a broker serves: ApiVersions (18)."""
+"""What a broker serves: ApiVersions (18), UpdateFeatures (57)."""
 
 from __future__ import annotations
 
-from logbus.wire.schema import Bool, Int16, Int32, Int64, String, field, message, struct, tagged
+from logbus.wire.schema import Bool, Int8, Int16, Int32, Int64, String, field, message, struct, tagged
 
 
 @message(18, versions="0-4", flexible="3+")
@@ -54,3 +54,46 @@ class ApiVersionsResponse:
     finalized_features_epoch: Int64 = tagged(1, "3+", default=-1, ignorable=True)
     finalized_features: list[FinalizedFeatureKey] = tagged(2, "3+", factory=list, ignorable=True)
     zk_migration_ready: Bool = tagged(3, "3+", default=False, ignorable=True)
+
+
+@struct
+class FeatureUpdateKey:
+    """
+    The level that a feature is to have.
+
+    ``upgrade_type``: 1 upgrade, 2 downgrade that loses nothing, 3 downgrade that may; before version 1,
+    ``allow_downgrade`` said so.
+    """
+
+    feature: String
+    max_version_level: Int16
+    allow_downgrade: Bool = field("0", default=False)
+    upgrade_type: Int8 = field("1+", default=1)
+
+
+@message(57, versions="0-2", flexible="0+")
+class UpdateFeaturesRequest:
+    """Change levels of features, all or none (KIP-584)."""
+
+    timeout_ms: Int32 = 60_000
+    feature_updates: list[FeatureUpdateKey]
+    validate_only: Bool = field("1+", default=False)
+
+
+@struct
+class UpdatableFeatureResult:
+    """What became of one feature, up to version 1."""
+
+    feature: String
+    error_code: Int16 = 0
+    error_message: String | None = None
+
+
+@message(57, versions="0-2", flexible="0+")
+class UpdateFeaturesResponse:
+    """The answer to :class:`UpdateFeaturesRequest`."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    results: list[UpdatableFeatureResult] = field("0-1", factory=list, ignorable=True)

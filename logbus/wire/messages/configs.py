@@ -1,4 +1,4 @@
-"""Settings: DescribeConfigs (32), AlterConfigs (33), IncrementalAlterConfigs (44)."""
+"""Settings: DescribeConfigs (32), AlterConfigs (33), IncrementalAlterConfigs (44), ListConfigResources (74)."""
 
 from __future__ import annotations
 
@@ -141,3 +141,27 @@ class IncrementalAlterConfigsResponse:
 
     throttle_time_ms: Int32 = 0
     responses: list[AlterConfigsResourceResponse]
+
+
+@message(74, versions="0-1", flexible="0+")
+class ListConfigResourcesRequest:
+    """Which resources have settings? No types stand for all; version 0 asks for those of clients' metrics only."""
+
+    resource_types: list[Int8] = field("1+", factory=list)
+
+
+@struct
+class ConfigResource:
+    """One resource; of version 0, its type is 16: clients' metrics."""
+
+    resource_name: String
+    resource_type: Int8 = field("1+", default=16, ignorable=True)
+
+
+@message(74, versions="0-1", flexible="0+")
+class ListConfigResourcesResponse:
+    """The answer to :class:`ListConfigResourcesRequest`."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    config_resources: list[ConfigResource] = field(factory=list)

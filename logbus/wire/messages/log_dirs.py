@@ -15,7 +15,7 @@ class DescribableLogDirTopic:
     partitions: list[Int32]
 
 
-@message(35, versions="0-4", flexible="2+")
+@message(35, versions="0-5", flexible="2+")
 class DescribeLogDirsRequest:
     """Ask where logs are and how large (KIP-113); ``topics`` None stands for all."""
 
@@ -51,6 +51,7 @@ class DescribeLogDirsResult:
     One log directory.
 
     :ivar total_bytes: of its volume, as ``usable_bytes`` (KIP-827); −1: not known.
+    :ivar is_cordoned: whether new logs go elsewhere (KIP-1066).
     """
 
     error_code: Int16 = 0
@@ -58,9 +59,10 @@ class DescribeLogDirsResult:
     topics: list[DescribeLogDirsTopic] = field(factory=list)
     total_bytes: Int64 = field("4+", default=-1, ignorable=True)
     usable_bytes: Int64 = field("4+", default=-1, ignorable=True)
+    is_cordoned: Bool = field("5+", default=False, ignorable=True)
 
 
-@message(35, versions="0-4", flexible="2+")
+@message(35, versions="0-5", flexible="2+")
 class DescribeLogDirsResponse:
     """The answer to :class:`DescribeLogDirsRequest`."""
 

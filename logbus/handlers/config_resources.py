@@ -1,0 +1,58 @@
+"""
+What has settings: ListConfigResources (KIP-1142).
+
+Version 0 asks for the subscriptions of clients' metrics (KIP-714), of which there are none here.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from attrs import define
+
+from logbus.cluster.metadata import ClusterMetadata
+from logbus.errors import ErrorCode
+from logbus.handlers.metadata import reachable
+from logbus.handlers.routing import serves
+from logbus.net.context import RequestContext
+from logbus.wire.connection import Request
+from logbus.wire.messages.configs import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
+
+
+class ListedType(IntEnum):
+    """What can be asked for (Kafka's ``ConfigResource.Type``); only topics and brokers have settings here."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+@define(eq=False)
+class ConfigResourceHandlers:
+    """Serves ListConfigResources."""
+
+    _metadata: ClusterMetadata
+
+    @serves(74, 0, 1)
+    def list_config_resources(self, context: RequestContext, request: Request) -> ListConfigResourcesResponse:
+        message: ListConfigResourcesRequest = request.message
+        if request.api_version == 0:
+            return ListConfigResourcesResponse()
+        known = {kind.value for kind in ListedType}
+        wanted = set(message.resource_types) or known
+        if not wanted <= known:
+            return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        found = []
+        if ListedType.TOPIC in wanted:
+            found += [
+                ConfigResource(resource_name=name, resource_type=ListedType.TOPIC)
+                for name in sorted(self._metadata.topics)
+            ]
+        if ListedType.BROKER in wanted:
+            found += [
+                ConfigResource(resource_name=str(broker.broker_id), resource_type=ListedType.BROKER)
+                for broker, _ in reachable(self._metadata, context.listener)
+            ]
+        return ListConfigResourcesResponse(config_resources=found)
