@@ -15,10 +15,19 @@ who looks for those that began before some offset need not look behind an entry 
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
+from logbus.records.checksum import Buffer
+from logbus.storage.files import LazyFile
+from logbus.storage.index import IndexCorrupt
+from logbus.storage.istorage import IDisk
+
 VERSION = 0
+_BLOCK = 128
+"""Entries that are read at once."""
 
 ENTRY = Struct(">hqqqq")
 ENTRY_SIZE = ENTRY.size
@@ -37,3 +46,190 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
     last_offset: int
     last_stable_offset: int
+
+
+def encode(entries: Iterable[AbortedTransaction]) -> bytes:
+    """The content of an index file."""
+    return b"".join(ENTRY.pack(VERSION, *entry) for entry in entries)
+
+
+class TransactionIndex:
+    """
+    The index of one segment. What is new waits in memory until the segment's other indexes are written, too.
+
+    :ivar count: entries, in the file and waiting to be written to it.
+    :ivar last_offset: of the last entry, −1 without any.
+    :ivar unsynced_from: what the file says of offsets from here on is not known to be on stable storage; None: all is.
+    """
+
+    __slots__ = ("_base_offset", "_disk", "_exists", "_file", "_waiting", "_written", "count", "last_offset",
+                 "unsynced_from")  # fmt: skip
+
+    def __init__(self, disk: IDisk, file: LazyFile, base_offset: int) -> None:
+        self._disk = disk
+        self._file = file
+        self._base_offset = base_offset
+        self._exists = False
+        self._waiting = bytearray()
+        self._written = 0
+        self.count = 0
+        self.last_offset = -1
+        self.unsynced_from: int | None = None
+
+    def open(self) -> None:
+        """
+        Look at the file, if there is one; only its size and its last entry are checked.
+
+        :raises IndexCorrupt: it is damaged.
+        """
+        try:
+            size = self._file.get().size()
+        except FileNotFoundError:
+            return
+        self._exists = True
+        if size % ENTRY_SIZE:
+            raise IndexCorrupt(f"its {size} bytes are not a multiple of {ENTRY_SIZE}")
+        self._written = self.count = size // ENTRY_SIZE
+        self._look_at_last()
+
+    def check(self, end_offset: int | None) -> None:
+        """
+        Look at every entry.
+
+        :param end_offset: where the segment ends, if that is known.
+        :raises IndexCorrupt: one cannot be.
+        """
+        last = -1
+        for entry in self.entries():
+            if entry.last_offset <= last:
+                raise IndexCorrupt(f"a marker at offset {entry.last_offset} does not lie behind {last}")
+            last = entry.last_offset
+        if end_offset is not None and last >= end_offset:
+            raise IndexCorrupt(f"a marker at offset {last} lies behind the segment's end {end_offset}")
+
+    def start(self) -> None:
+        """Begin anew, without a file."""
+        self._file.close()
+        self._file.pinned = False
+        if self._disk.exists(self._file.path):
+            self._disk.unlink(self._file.path)
+        self._exists = False
+        self._waiting = bytearray()
+        self._written = self.count = 0
+        self.last_offset = -1
+
+    def _look_at_last(self) -> None:
+        self.last_offset = -1
+        for entry in self.entries(self.count - 1):
+            self.last_offset = entry.last_offset
+
+    # -- Writing
+
+    def append(self, entry: AbortedTransaction) -> None:
+        """Add an entry, in memory. Its marker lies behind those of all others."""
+        self._waiting += ENTRY.pack(VERSION, *entry)
+        self.count += 1
+        self.last_offset = entry.last_offset
+        if self.unsynced_from is None:
+            self.unsynced_from = entry.last_offset
+
+    def cut(self, offset: int) -> None:
+        """
+        Drop the entries whose markers lie at ``offset`` or behind it.
+
+        :raises IndexCorrupt: an entry cannot be.
+        """
+        kept = self._first_ending_at(offset)
+        if kept == self.count:
+            return
+        if kept < self._written:
+            self._waiting.clear()
+            self._file.get().truncate(kept * ENTRY_SIZE)
+            self._file.pinned = True
+            self._written = kept
+        else:
+            del self._waiting[(kept - self._written) * ENTRY_SIZE :]
+        self.count = kept
+        self._look_at_last()
+        if self.unsynced_from is None or self.unsynced_from > offset:
+            # A crash must not bring them back once others have taken their place.
+            self.unsynced_from = offset
+
+    def save(self, always: bool = False) -> LazyFile | None:
+        """
+        Write what waits to the file.
+
+        :param always: have a file even if it is empty.
+        :returns: the file, if there is one that is to be synced.
+        :raises ApiError: there is no space; all stays as it is.
+        """
+        if self._waiting or (always and not self._exists):
+            file = self._file.create()
+            self._exists = self._file.pinned = True
+            file.write(self._written * ENTRY_SIZE, (bytes(self._waiting),))
+            self._written = self.count
+            self._waiting.clear()
+        return self._file if self._exists and (always or self.unsynced_from is not None) else None
+
+    def synced(self, count: int) -> None:
+        """
+        What was saved is on stable storage.
+
+        :param count: entries there were then; none was cut off since.
+        """
+        self.unsynced_from = None
+        for entry in self.entries(count):
+            self.unsynced_from = entry.last_offset
+            break
+        self._file.pinned = self._written > count
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    # -- Reading
+
+    def entries(self, start: int = 0) -> Iterator[AbortedTransaction]:
+        """
+        The entries from the one at position ``start`` on.
+
+        :raises IndexCorrupt: one cannot be.
+        """
+        i = max(start, 0)
+        while i < self.count:
+            if i < self._written:
+                most = min(self._written - i, _BLOCK)
+                data: Buffer = self._file.get().pread(most * ENTRY_SIZE, i * ENTRY_SIZE)
+            else:
+                data = bytes(self._waiting[(i - self._written) * ENTRY_SIZE :])
+            for version, *fields in ENTRY.iter_unpack(data[: len(data) // ENTRY_SIZE * ENTRY_SIZE]):
+                entry = AbortedTransaction(*fields)
+                if version != VERSION or not 0 <= entry.first_offset <= entry.last_offset >= self._base_offset:
+                    raise IndexCorrupt(f"entry {i} cannot be: version {version}, {entry}")
+                yield entry
+                i += 1
+            if len(data) < ENTRY_SIZE:
+                raise IndexCorrupt(f"it ends before entry {i} of {self.count}")
+
+    def overlapping(self, first_offset: int, end_offset: int, found: list[AbortedTransaction]) -> bool:
+        """
+        Collect the transactions with offsets from ``first_offset`` on and below ``end_offset``.
+
+        :param found: gets them, in the order of their markers.
+        :returns: whether there are no more behind this segment.
+        :raises IndexCorrupt: an entry cannot be.
+        """
+        if first_offset > self.last_offset:
+            return False
+        for entry in self.entries(self._first_ending_at(first_offset)):
+            if entry.first_offset < end_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= end_offset:
+                return True
+        return False
+
+    def _first_ending_at(self, offset: int) -> int:
+        """Position of the first entry whose marker is at ``offset`` or behind it."""
+        if offset > self.last_offset:
+            return self.count
+        return bisect_left(range(self.count), offset, key=lambda i: next(self.entries(i)).last_offset)

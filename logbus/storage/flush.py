@@ -278,16 +278,26 @@ class Durability:
         log = self.log
         generation = self._generation
         sealed = list(self.unindexed)
+        aborted = [
+            (index, index.count)
+            for segment in (*sealed, log.segments[-1])
+            if (index := segment.aborted_in_memory) is not None and index.unsynced_from is not None
+        ]
         try:
             # The active segment's need no sync: recovery checks every entry of those.
             log.segments[-1].save_indexes()
             indexes = [file.get() for segment in sealed for file in segment.save_indexes()]
+            if aborted:
+                # Unlike the others it is needed of the active segment, too: recovery believes it below the point.
+                saved = [index.save() for index, _ in aborted if index is log.segments[-1].aborted_in_memory]
+                indexes += [file.get() for file in saved if file is not None]
+                log.unsynced_directories.add(log.directory)
             for segment in sealed:
                 segment.offsets.forget()
         except ApiError as problem:
             # Without space indexes wait in memory; the log itself is synced all the same.
             self._log.warn("{partition}: indexes not written: {error}", partition=log.partition, error=str(problem))
-            indexes, sealed = [], []
+            indexes, sealed, aborted = [], [], []
         except StorageError:
             # The disk has said so; nothing of the log is confirmed any more.
             return succeed(None)
@@ -301,6 +311,8 @@ class Durability:
         def done(_: object) -> None:
             if generation == self._generation:
                 self.unindexed = [segment for segment in self.unindexed if segment not in sealed]
+                for index, count in aborted:
+                    index.synced(count)
                 log.owner.written_back(log)
 
         def failed(failure: Failure) -> None:

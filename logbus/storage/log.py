@@ -33,7 +33,7 @@ from logbus.records.batch import (
 )
 from logbus.records.checksum import Buffer
 from logbus.records.slices import FileSlice
-from logbus.storage import lookup, marking, shortening
+from logbus.storage import lookup, marking, shortening, transactions
 from logbus.storage.aborted import AbortedTransaction
 from logbus.storage.copying import append_from_leader
 from logbus.storage.epochs import EpochHistory
@@ -176,6 +176,7 @@ class Log:
         if durability is None:
             if self.is_closed:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.partition} was closed or deleted")
+            transactions.aborted_index(self, self.segments[-1])
             self.segments[-1].activate()
             durability = self._durability = Durability(self)
             durability.resume()
@@ -239,9 +240,9 @@ class Log:
         """
         The aborted transactions with records from ``first_offset`` on and below ``end_offset``, by their first offset.
 
-        :raises ApiError: KAFKA_STORAGE_ERROR: an index was damaged, and is being made anew.
+        :raises StorageError: the disk failed, or the log is damaged.
         """
-        return ()
+        return transactions.aborted_transactions(self, first_offset, end_offset)
 
     def configure(self, config: TopicConfig) -> None:
         """Swap the topic's settings; what is compared with them next sees the new ones."""
@@ -257,10 +258,15 @@ class Log:
     @property
     def recovery_point(self) -> int:
         """Recovery may trust everything below this offset: batches are synced, and so are the indexes of theirs."""
-        unindexed = self._durability.unindexed if self._durability is not None else None
-        if unindexed:
-            return min(self.flushed_end_offset, unindexed[0].base_offset)
-        return self.flushed_end_offset
+        durability, point = self._durability, self.flushed_end_offset
+        if durability is not None:
+            if durability.unindexed:
+                point = min(point, durability.unindexed[0].base_offset)
+            aborted_from = self.segments[-1].aborted_unsynced_from
+            if aborted_from is not None and aborted_from < point:
+                # What was aborted is found again only by reading from there on.
+                point = aborted_from
+        return point
 
     # -- Appending
 
@@ -377,7 +383,9 @@ class Log:
             segment.appended(header, end, config.index_interval_bytes)
             if header.producer_id >= 0:
                 if header.control:
-                    producers.appended(header, end, next(left, None))
+                    aborted = producers.appended(header, end, next(left, None))
+                    if aborted is not None:
+                        segment.aborted.append(aborted)
                     producers.transactions.committed(self.high_watermark)
                 else:
                     producers.appended(header, end)
@@ -569,5 +577,8 @@ class Log:
                 segment.close()
 
         self.is_closed = True
+        # What is not down of the indexes will not be any more.
+        if any(segment.aborted_unsynced_from is not None for segment in self.segments):
+            self.flushed_end_offset = self.recovery_point
         durability, self._durability = self._durability, None
         return (durability.close() if durability is not None else succeed(None)).addCallback(close_files)

@@ -87,7 +87,7 @@ def segment_bases(disk: IDisk, directory: str) -> list[int]:
     known = set(bases)
     for name in found:
         leftover = name.endswith((names.DELETED, names.TEMPORARY))
-        for suffix in (names.OFFSET_INDEX, names.TIME_INDEX):
+        for suffix in (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX):
             base = names.base_offset_of(name, suffix)
             leftover = leftover or (base is not None and base not in known)
         if leftover:
@@ -113,7 +113,10 @@ async def recover(log: Log, recovery_point: int, start_offset: int, progress: Pr
     for segment in segments:
         segment.size = disk.size(segment.log.path)
 
-    log.producers = latest_snapshot(disk, log.directory, bases[0], max(recovery_point, bases[0]))
+    damaged = _damaged_aborted(segments, recovery_point)
+    # What was aborted in a segment can be told only by who knows the producers as of its start.
+    known = min([recovery_point, *(segment.base_offset for segment in damaged)])
+    log.producers = latest_snapshot(disk, log.directory, bases[0], max(known, bases[0]))
     scan_from = min(recovery_point, log.producers.end_offset)
     # On disk they are complete up to the recovery point, while compaction may have removed what an epoch began with.
     log.epochs = load_epochs(disk, log.directory, max(start_offset, bases[0]), recovery_point)
@@ -125,7 +128,7 @@ async def recover(log: Log, recovery_point: int, start_offset: int, progress: Pr
 
     kept = segments[:first]
     end = bases[first]
-    scan = _Scan(log, segments[first], recovery_point, epochs_from, end, None)
+    scan = _Scan(log, segments[first], recovery_point, epochs_from, recovery_point, end, None)
     for i in range(first, len(segments)):
         segment = segments[i]
         if segment.base_offset > recovery_point and segment.base_offset - end in range(1, MAX_RELATIVE_OFFSET):
@@ -133,7 +136,8 @@ async def recover(log: Log, recovery_point: int, start_offset: int, progress: Pr
             await _cut(log, scan, segments[i:], f"segment {segment.base_offset} does not follow offset {end}")
             break
         limit = bases[i + 1] if i + 1 < len(bases) else None
-        scan = _Scan(log, segment, recovery_point, epochs_from, end, limit)
+        aborted_from = segment.base_offset if segment in damaged else recovery_point
+        scan = _Scan(log, segment, recovery_point, epochs_from, aborted_from, end, limit)
         await scan.run(scan_from, progress)
         kept.append(segment)
         end = scan.end
@@ -143,6 +147,7 @@ async def recover(log: Log, recovery_point: int, start_offset: int, progress: Pr
         if i + 1 < len(segments):
             segment.seal()
     log.producers.end_offset = end
+    await _save_aborted(log, [segment for segment in kept if segment in damaged])
     if not has_history and scan_from > bases[0]:
         # Nor is there of what was not scanned.
         log.epochs = relearn_epochs(kept)
@@ -150,6 +155,34 @@ async def recover(log: Log, recovery_point: int, start_offset: int, progress: Pr
     log.restored(tuple(kept), min(start_offset, end), end, min(recovery_point, end))
     # Nobody knows what of the names was synced.
     log.unsynced_directories |= {log.directory, ""}
+
+
+def _damaged_aborted(segments: list[Segment], recovery_point: int) -> list[Segment]:
+    """
+    The segments whose index of aborted transactions is damaged; it is removed. The others keep what was synced: what
+    they say from the recovery point on is dropped.
+    """
+    damaged = []
+    ends = [*(segment.base_offset for segment in segments[1:]), None]
+    for segment, end in zip(segments, ends, strict=True):
+        try:
+            segment.aborted.check(end)
+            segment.aborted.cut(recovery_point)
+        except IndexCorrupt as problem:
+            _log.warn(
+                "{path}: index of aborted transactions rebuilt: {problem}", path=segment.log.path, problem=str(problem)
+            )
+            damaged.append(segment)
+            segment.drop_aborted()
+    return damaged
+
+
+async def _save_aborted(log: Log, rebuilt: list[Segment]) -> None:
+    """Have on stable storage what was made anew: below the recovery point nobody would miss it."""
+    if rebuilt:
+        saved = [segment.aborted.save(always=True) for segment in rebuilt]
+        files = [file.get() for file in saved if file is not None]
+        await log.disk.submit(Lane.BACKGROUND, sync_all, log.disk, (), files, [log.directory])
 
 
 async def _check_older(log: Log, segment: Segment, progress: Progress) -> None:
@@ -186,9 +219,10 @@ async def _cut(log: Log, scan: _Scan, behind: list[Segment], problem: str) -> No
     file = segment.log.get()
     file.truncate(scan.position)
     segment.size = scan.position
+    segment.aborted.cut(scan.end)
     for later in behind:
         torn += later.size
-        for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.SNAPSHOT):
+        for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX, names.SNAPSHOT):
             log.disk.unlink(later.path(suffix))
     say = _log.warn if scan.end >= scan.recovery_point else _log.error
     say(
@@ -207,6 +241,7 @@ class _Scan:
 
     :ivar recovery_point: from this offset on CRCs are checked.
     :ivar epochs_from: from this offset on epochs are learnt.
+    :ivar aborted_from: from this offset on markers go into the index of aborted transactions.
     :ivar end: the offset after the last good batch.
     :ivar limit: the next segment's base offset, None in the last.
     :ivar position: where the last good batch ends, in bytes.
@@ -217,6 +252,7 @@ class _Scan:
     segment: Segment
     recovery_point: int
     epochs_from: int
+    aborted_from: int
     end: int
     limit: int | None
     position: int = 0
@@ -281,7 +317,9 @@ class _Scan:
             if base >= self.epochs_from and header.leader_epoch != epochs.latest:
                 epochs.assign(header.leader_epoch, base)
             if header.producer_id >= 0 and base >= producers.end_offset:
-                producers.appended(header, base, marker)
+                aborted = producers.appended(header, base, marker)
+                if aborted is not None and base >= self.aborted_from:
+                    segment.aborted.append(aborted)
             self.end = last + 1
             at += batch_size
         self.position += at

@@ -4,13 +4,14 @@ What a log remembers beside its records (leader epochs, producers), read back fr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from twisted.logger import Logger
 
 from logbus.errors import DecodeError
 from logbus.records.batch import BatchHeader, Marker
 from logbus.storage import names
+from logbus.storage.aborted import AbortedTransaction
 from logbus.storage.epochs import EpochHistory
 from logbus.storage.istorage import IDisk
 from logbus.storage.marking import marker_in
@@ -67,20 +68,45 @@ def latest_snapshot(disk: IDisk, directory: str, first_offset: int, end_offset: 
     return Producers(first_offset)
 
 
+def earlier_snapshot(disk: IDisk, directory: str, first_offset: int, end_offset: int) -> Producers:
+    """As :func:`latest_snapshot`, for a look back: nothing is removed."""
+    for offset in reversed(snapshot_offsets(disk, directory)):
+        if offset <= end_offset:
+            try:
+                return decode_snapshot(disk.read(snapshot_path(directory, offset)), offset)
+            except SnapshotCorrupt:
+                continue
+    return Producers(first_offset)
+
+
 def load_producers(disk: IDisk, directory: str, segments: Sequence[Segment], end_offset: int) -> Producers:
     """
     The producers as of ``end_offset``: the latest snapshot, and the headers of the batches after it.
     """
     producers = latest_snapshot(disk, directory, segments[0].base_offset, end_offset)
+    for _ in walk(segments, producers, end_offset):
+        pass
+    return producers
+
+
+def walk(segments: Sequence[Segment], producers: Producers, end_offset: int) -> Iterator[AbortedTransaction]:
+    """
+    Bring producers up to date with the batches below an offset, and give the transactions that were aborted meanwhile.
+
+    :raises StorageError: what is there is no batch.
+    """
     for i, segment in enumerate(segments):
         after = segments[i + 1].base_offset if i + 1 < len(segments) else end_offset
         if after <= producers.end_offset:
             continue
         for position, header in segment.batches(segment.find(producers.end_offset)):
-            producers.appended(header, header.base_offset, _marker_at(segment, position, header))
+            aborted = producers.appended(header, header.base_offset, _marker_at(segment, position, header))
             producers.end_offset = header.next_offset
+            if aborted is not None:
+                yield aborted
+            if header.next_offset >= after:
+                break
     producers.end_offset = end_offset
-    return producers
 
 
 def _marker_at(segment: Segment, position: int, header: BatchHeader) -> Marker | None:

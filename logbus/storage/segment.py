@@ -1,5 +1,5 @@
 """
-One segment of a log: a file of record batches with its two indexes.
+One segment of a log: a file of record batches with its two indexes, and that of aborted transactions.
 
 Invariant: every offset in a segment is at least its base offset and below the base offset of the next segment.
 """
@@ -17,6 +17,7 @@ from logbus.errors import ApiError, StorageError
 from logbus.records.batch import HEADER_SIZE, MAGIC, BatchHeader
 from logbus.records.slices import FileSlice
 from logbus.storage import names
+from logbus.storage.aborted import TransactionIndex
 from logbus.storage.files import FileCache, LazyFile
 from logbus.storage.hopping import CHUNK, MAX_CHUNK, hop
 from logbus.storage.index import MAX_RELATIVE_OFFSET, IndexCorrupt, OffsetIndex, TimeIndex
@@ -51,6 +52,7 @@ class Segment:
     """
 
     __slots__ = (
+        "_aborted",
         "_offsets",
         "_recent_floor",
         "_recent_last",
@@ -94,6 +96,7 @@ class Segment:
         self.indexed_size = 0
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
+        self._aborted: TransactionIndex | None = None
         self.reindexing: Reindexing | None = None
         # Last offsets and positions of the newest batches, for readers at the end of the log.
         self._recent_last = _NONE
@@ -142,6 +145,7 @@ class Segment:
         offsets, times = self._new_indexes()
         offsets.start()
         times.start()
+        self.drop_aborted()
         self._start_recent(self.base_offset)
         self.indexed_size = 0
 
@@ -205,6 +209,46 @@ class Segment:
             self._open_indexes()
             assert self._times is not None
         return self._times
+
+    @property
+    def aborted(self) -> TransactionIndex:
+        """
+        The index of aborted transactions; opened on first use.
+
+        :raises IndexCorrupt: it is damaged; see :mod:`logbus.storage.transactions`.
+        """
+        index = self._aborted
+        if index is None:
+            index = self._new_aborted()
+            index.open()
+            self._aborted = index
+        return index
+
+    @property
+    def aborted_in_memory(self) -> TransactionIndex | None:
+        """The same, if anybody asked for it since the log was opened."""
+        return self._aborted
+
+    @property
+    def aborted_unsynced_from(self) -> int | None:
+        """What is known of transactions aborted from here on is not on stable storage; None: all is."""
+        return None if self._aborted is None else self._aborted.unsynced_from
+
+    def _new_aborted(self) -> TransactionIndex:
+        self.close_aborted()
+        file = LazyFile(self.files, self.disk, self.path(names.TRANSACTION_INDEX))
+        return TransactionIndex(self.disk, file, self.base_offset)
+
+    def close_aborted(self) -> None:
+        """Let go of the index of aborted transactions: its file is to be looked at anew."""
+        if self._aborted is not None:
+            self._aborted.close()
+            self._aborted = None
+
+    def drop_aborted(self) -> None:
+        """Begin the index of aborted transactions anew."""
+        self._aborted = self._new_aborted()
+        self._aborted.start()
 
     def _open_indexes(self) -> None:
         self._expect_indexes()
@@ -369,7 +413,8 @@ class Segment:
 
     def save_indexes(self) -> list[LazyFile]:
         """Write the indexes' entries to their files; returns the files, to be synced."""
-        return [self.offsets.save(), self.times.save()]
+        aborted = self._aborted.save() if self._aborted is not None else None
+        return [self.offsets.save(), self.times.save(), *([] if aborted is None else [aborted])]
 
     def seal(self) -> None:
         """
@@ -516,14 +561,28 @@ class Segment:
         :raises ApiError: there is no space; some may have their new names.
         """
         self._close_indexes()
+        self.rename_aborted(suffix)
         for kind in (names.OFFSET_INDEX, names.TIME_INDEX, names.LOG):
             path = f"{self.directory}/{self.base_offset:020d}{kind}{suffix}"
             self.disk.rename(self.path(kind), path)
         self.log.path = path
         self.suffix = suffix
 
+    def rename_aborted(self, suffix: str) -> bool:
+        """
+        The same for the index of aborted transactions alone, if it was not done before.
+
+        :returns: whether there is one.
+        """
+        self.close_aborted()
+        if not self.disk.exists(old := self.path(names.TRANSACTION_INDEX)):
+            return False
+        self.disk.rename(old, f"{self.directory}/{self.base_offset:020d}{names.TRANSACTION_INDEX}{suffix}")
+        return True
+
     def close(self) -> None:
         """Close the files."""
+        self.close_aborted()
         if self.reindexing is not None:
             self.reindexing.stop()
         self.log.close()

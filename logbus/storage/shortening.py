@@ -20,11 +20,12 @@ from logbus.storage.restore import load_producers
 from logbus.storage.retention import deletable
 from logbus.storage.segment import Segment
 from logbus.storage.snapshots import snapshot_offsets, snapshot_path
+from logbus.storage.transactions import cut
 
 if TYPE_CHECKING:
     from logbus.storage.log import Log
 
-SEGMENT_KINDS = (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX)
+SEGMENT_KINDS = (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX)
 """What a segment consists of."""
 ALL_KINDS = (*SEGMENT_KINDS, names.SNAPSHOT)
 """With what may go when it does."""
@@ -78,6 +79,7 @@ def truncate_to(log: Log, offset: int) -> None:
     keep = max(1, bisect_right(log.segments, offset, key=_BASE_OFFSET))
     gone, log.segments = log.segments[keep:], log.segments[:keep]
     active = log.segments[-1]
+    cut(log, active, offset)
     if gone:
         active.activate()
         discard(log, gone)

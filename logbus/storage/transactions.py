@@ -1,0 +1,88 @@
+"""
+A log's aborted transactions: found for its readers, and found again where an index is damaged.
+
+Which transactions there were is in the batches. What a marker ended is not: that takes the producers as they were, from
+a snapshot before the segment and the batches from there on.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from twisted.logger import Logger
+
+from logbus.storage import names
+from logbus.storage.aborted import AbortedTransaction, TransactionIndex, encode
+from logbus.storage.index import IndexCorrupt
+from logbus.storage.restore import earlier_snapshot, walk
+from logbus.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from logbus.storage.log import Log
+
+_BASE_OFFSET = attrgetter("base_offset")
+_FIRST_OFFSET = attrgetter("first_offset")
+
+_log = Logger()
+
+
+def aborted_transactions(log: Log, first_offset: int, end_offset: int) -> Sequence[AbortedTransaction]:
+    """
+    The aborted transactions with offsets in a range; arguments and errors as of :meth:`.Log.aborted_transactions`.
+    """
+    segments = log.segments
+    found: list[AbortedTransaction] = []
+    # What has offsets in a segment may have its marker in any later one.
+    for i in range(max(0, bisect_right(segments, first_offset, key=_BASE_OFFSET) - 1), len(segments)):
+        if _search(log, segments[i], first_offset, end_offset, found):
+            break
+    if len(found) > 1:
+        found.sort(key=_FIRST_OFFSET)
+    return found
+
+
+def _search(log: Log, segment: Segment, first_offset: int, end_offset: int, found: list[AbortedTransaction]) -> bool:
+    before = len(found)
+    try:
+        return segment.aborted.overlapping(first_offset, end_offset, found)
+    except IndexCorrupt as problem:
+        del found[before:]
+        return rebuilt(log, segment, str(problem)).overlapping(first_offset, end_offset, found)
+
+
+def aborted_index(log: Log, segment: Segment) -> TransactionIndex:
+    """The index of a segment, made anew if it is seen to be damaged."""
+    try:
+        return segment.aborted
+    except IndexCorrupt as problem:
+        return rebuilt(log, segment, str(problem))
+
+
+def cut(log: Log, segment: Segment, offset: int) -> None:
+    """Forget the aborted transactions whose markers lie at an offset or behind it, in one segment."""
+    try:
+        segment.aborted.cut(offset)
+    except IndexCorrupt as problem:
+        rebuilt(log, segment, str(problem)).cut(offset)
+
+
+def rebuilt(log: Log, segment: Segment, problem: str) -> TransactionIndex:
+    """
+    Make the index of a segment anew. The headers of its batches are read, and of those since the last snapshot before
+    it: a second or so for a gigabyte of ordinary batches.
+
+    :param problem: why, for the log.
+    :raises StorageError: the log itself is damaged.
+    """
+    _log.warn("{path}: index of aborted transactions rebuilt: {problem}", path=segment.log.path, problem=problem)
+    segments = log.segments
+    i = segments.index(segment)
+    end = segments[i + 1].base_offset if i + 1 < len(segments) else log.log_end_offset
+    producers = earlier_snapshot(log.disk, log.directory, segments[0].base_offset, segment.base_offset)
+    found = [entry for entry in walk(segments, producers, end) if entry.last_offset >= segment.base_offset]
+    segment.close_aborted()
+    log.disk.replace(segment.path(names.TRANSACTION_INDEX), encode(found))
+    return segment.aborted
