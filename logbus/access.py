@@ -16,7 +16,8 @@ from logbus.cluster.replicas import Replicas
 from logbus.cluster.topicplans import NewTopic
 from logbus.config import ConfigView, keys
 from logbus.errors import ApiError, ErrorCode
-from logbus.records.batch import encode_batch, iter_records
+from logbus.records.batch import encode_batch
+from logbus.records.committed import committed_records
 from logbus.records.record import Record
 
 #: How long an append waits for a topic that somebody else is creating.
@@ -60,7 +61,12 @@ class DataAccess:
         found = replica.read(offset, max_bytes, committed=True, min_one=True).data
         if found is None:
             return []
-        return [record for record in iter_records(found.read()) if record.offset >= offset]
+        # Those that begin behind what was read hide nothing.
+        aborted = [
+            (each.producer_id, each.first_offset)
+            for each in replica.log.aborted_transactions(offset, replica.last_stable_offset)
+        ]
+        return [record for record in committed_records(found.read(), aborted) if record.offset >= offset]
 
     async def create_topic(self, name: str, partitions: int = -1, configs: Mapping[str, str] | None = None) -> None:
         """See :meth:`.IBroker.create_topic`."""

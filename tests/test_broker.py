@@ -9,6 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.ilogbus import Listener
+from logbus.records.batch import ControlType, Marker, Record, encode_batch
 from logbus.testing.simulation.disk import Lane, MemoryDisk, broken, no_space
 from tests.handlers.kit import MemoryBroker, a_batch, content, fetch_request, produce_request
 
@@ -236,6 +237,23 @@ class Plugins(SynchronousTestCase):
         self.assertEqual(broker.read("t", 0, 2), [])
         self.assertEqual(self.server.now(broker.append("made", [(None, b"v")], acks=-1)), (0, 0))
         self.assertEqual(dict(broker.topics()), {"t": 2, "made": 1})
+
+    def test_aborted_records(self) -> None:
+        """Records of transactions are read once they are committed, and never if they are aborted."""
+        broker = self.server.broker
+        self.server.create("t")
+        replica = broker.replicas.leader("t", 0)
+        for producer_id, value in ((1, b"gone"), (2, b"kept")):
+            records = [Record(0, 0, None, value)]
+            batch = encode_batch(
+                records, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True
+            )
+            replica.append(batch, 0)
+        self.assertEqual(broker.read("t", 0, 0), [])
+        replica.append_marker(1, 0, Marker(ControlType.ABORT, 0), 0, 1)
+        self.assertEqual(broker.read("t", 0, 0), [])
+        replica.append_marker(2, 0, Marker(ControlType.COMMIT, 0), 0, 1)
+        self.assertEqual([record.value for record in broker.read("t", 0, 0)], [b"kept"])
 
     def test_errors(self) -> None:
         """Errors carry Kafka's codes."""
