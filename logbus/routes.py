@@ -28,8 +28,10 @@ from logbus.handlers.log_dirs import LogDirHandlers
 from logbus.handlers.metadata import MetadataHandlers
 from logbus.handlers.offsets import OffsetHandlers
 from logbus.handlers.opening import ABOUT_THE_CLUSTER
+from logbus.handlers.participation import Gate
 from logbus.handlers.produce import ProduceHandlers
 from logbus.handlers.producers import ProducerHandlers
+from logbus.handlers.refusals import Refusals
 from logbus.handlers.routing import Router
 from logbus.handlers.runs import ProduceRuns
 from logbus.handlers.topic_pages import TopicPageHandlers
@@ -54,7 +56,12 @@ def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers
     """
     config, metadata, replicas, topics = broker.config, broker.metadata, broker.replicas, broker.topic_admin
     groups, upkeep = broker.group_coordinator, broker.upkeep
-    produce = ProduceHandlers(replicas, broker.reactor, broker.wall_clock, INTERNAL_TOPICS, LeaderHints(metadata))
+    gate = Gate(
+        broker.participation, broker.reactor, lambda: config.get(keys.TRANSACTION_PARTITION_VERIFICATION_ENABLE)
+    )
+    produce = ProduceHandlers(
+        replicas, broker.reactor, broker.wall_clock, INTERNAL_TOPICS, Refusals(LeaderHints(metadata)), metadata, gate
+    )
     sessions = FetchSessions(
         replicas, broker.reactor.seconds, broker.random, config.get(keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS)
     )

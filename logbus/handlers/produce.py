@@ -2,13 +2,17 @@
 Produce: from a request to the logs, and the answer once the demanded acknowledgements are there.
 
 The one request that may be answered after its successors began (see :mod:`logbus.net.protocol`): appending happens at
-once and in order, only the waiting for durability overlaps.
+once and in order, only the waiting for durability overlaps.  A transaction's first batch in a partition waits for its
+coordinator, and what follows it there from the same producer waits behind it (:mod:`logbus.handlers.participation`).
+
+Whether a batch belongs to a transaction is what its own header says, not the request (CVE-2018-17196).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from uuid import UUID
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
@@ -16,9 +20,11 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.replicas import Replica, Replicas
-from logbus.errors import ApiError, ErrorCode, ProtocolError, RecordsRefused, StorageError
-from logbus.handlers.leaders import LeaderHints
+from logbus.errors import ApiError, ErrorCode, ProtocolError, StorageError
+from logbus.handlers.participation import Gate, Held, explained, is_transactional
+from logbus.handlers.refusals import Refusals, api_error, no_transactional_id
 from logbus.handlers.routing import Answer, serves
 from logbus.net.context import RequestContext
 from logbus.records.checksum import Buffer
@@ -26,23 +32,42 @@ from logbus.storage.log import Appended
 from logbus.storage.together import AppendedTogether
 from logbus.wire.connection import Request
 from logbus.wire.messages.records import (
-    BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
-from logbus.wire.produced import FIRST, LAST, produced
+from logbus.wire.produced import FIRST, produced
 
 ALL = -1
 #: The first version whose readers know zstd (KIP-110).
 ZSTD_VERSION = 7
 
-#: The first version that says who leads (KIP-951).
-LEADER_VERSION = 10
+#: The first version that names topics by their ids (KIP-516).
+TOPIC_ID_VERSION = 13
+
+NOTHING_HELD = Held()
 
 Written = tuple[str, PartitionProduceResponse, Replica]
 Waiting = tuple[str, PartitionProduceResponse, Deferred[None]]
+
+
+@define(eq=False)
+class _Work:
+    """
+    A request, as far as it is done.
+
+    :ivar written: what is in the logs, and its answers.
+    :ivar failed: what was refused, in words.
+    """
+
+    message: ProduceRequest
+    version: int
+    listener: str
+    response: ProduceResponse = field(factory=lambda: ProduceResponse(responses=[]))
+    written: list[Written] = field(factory=list)
+    failed: str = ""
 
 
 @define(eq=False)
@@ -50,7 +75,9 @@ class ProduceHandlers:
     """
     Serves Produce.
 
-    :ivar hints: says who leads instead of this broker; None: nobody knows.
+    :param refusals: answers for what is not written.
+    :ivar metadata: knows topics by their ids; None: nobody does.
+    :ivar gate: where batches of transactions wait; None: transactions are not served.
     :ivar records: appended so far; ``batches`` and ``bytes_written`` likewise.
     :ivar refused: batches that were not appended.
     """
@@ -59,78 +86,163 @@ class ProduceHandlers:
     _clock: IReactorTime
     _wall_clock: Callable[[], float]
     _internal_topics: frozenset[str]
-    hints: LeaderHints | None = None
+    refusals: Refusals = field(factory=Refusals)
+    metadata: ClusterMetadata | None = None
+    gate: Gate | None = None
     records: int = field(default=0, init=False)
     batches: int = field(default=0, init=False)
     bytes_written: int = field(default=0, init=False)
     refused: int = field(default=0, init=False)
     _log = Logger()
 
-    @serves(0, 3, 11)
+    @serves(0, 3, 13)
     def produce(self, context: RequestContext, request: Request) -> Answer:
         message: ProduceRequest = request.message
-        acks, version = message.acks, request.api_version
-        if (
-            acks in (1, ALL)
+        version = request.api_version
+        single = (
+            message.acks in (1, ALL)
             and len(message.topic_data) == 1
             and len(message.topic_data[0].partition_data) == 1
-            and FIRST <= version <= LAST
-            and message.transactional_id is None
-        ):
+            and version >= FIRST
+        )
+        if single and message.transactional_id is None:
             return self._produce_one(context, message, version)
-        problem = self._problem(message)
-        now_ms = self.now_ms()
-        written: list[Written] = []
-        topics = []
-        failed = ""
-        for topic in message.topic_data:
+        problem, held = self._problem(message), NOTHING_HELD
+        if problem is None and self.gate is not None and message.transactional_id is not None:
+            try:
+                held = self.gate.enter(message, version, self._leader)
+            except ApiError as e:
+                problem = e
+            if single and problem is None and not held.waits:
+                return self._produce_one(context, message, version)
+        work = _Work(message, version, context.listener)
+        self._write_all(work, problem, held.waits)
+        held.ask()
+        if all(wait.called for wait in held.waits.values()):
+            return self._finish(work)
+        request.held = True
+        request.exclusive = self.gate is not None and self.gate.crowded
+        return Deferred.fromCoroutine(self._finish_later(work, list(held.waits.values())))
+
+    def _write_all(self, work: _Work, problem: ApiError | None, waits: dict[int, Deferred[None]]) -> None:
+        """
+        Append all batches of a request, but for those that wait: each of these as soon as it may.
+
+        :param waits: by the batches' numbers in the request; they never fail from here on, unless they are cancelled.
+        """
+        now_ms, number = self.now_ms(), 0
+        for topic in work.message.topic_data:
             answers = []
             for data in topic.partition_data:
-                try:
-                    if problem is not None:
-                        raise problem
-                    replica, appended = self.append(
-                        topic.name, data.index, data.records, now_ms, version, all_in_sync=acks == ALL
-                    )
-                    answer = PartitionProduceResponse(
-                        index=data.index,
-                        base_offset=appended.base_offset,
-                        log_append_time_ms=appended.log_append_time,
-                        log_start_offset=appended.log_start_offset,
-                    )
-                    written.append((topic.name, answer, replica))
-                except ApiError as e:
-                    failed = f"{e.code.name}: {e.message}"
-                    self.refused += 1
-                    answer = refusal(data.index, e)
-                    self._say_who_leads(answer, topic.name, e, version)
+                answer = PartitionProduceResponse(index=data.index)
                 answers.append(answer)
-            topics.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
+                wait = waits.get(number)
+                number += 1
+                if problem is not None:
+                    self._refuse(work, topic.name, answer, problem)
+                elif wait is None or data.records is None:
+                    self._write(None, work, topic, data.records, answer, now_ms)
+                else:
+                    # The request's memory is used again as soon as we return.
+                    wait.addCallback(self._write, work, topic, bytes(data.records), answer)
+                    wait.addErrback(self._not_admitted, work, topic, answer)
+            work.response.responses.append(
+                TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+            )
+
+    def _write(
+        self,
+        _: object,
+        work: _Work,
+        topic: TopicProduceData,
+        records: Buffer | None,
+        answer: PartitionProduceResponse,
+        now_ms: int | None = None,
+    ) -> None:
+        """Append one batch, and put down what became of it."""
+        message, name = work.message, topic.name
+        try:
+            name = self.topic_name(name, topic.topic_id, answer.index, work.version)
+            replica, appended = self.append(
+                name,
+                answer.index,
+                records,
+                self.now_ms() if now_ms is None else now_ms,
+                work.version,
+                all_in_sync=message.acks == ALL,
+                in_transaction=message.transactional_id is not None,
+            )
+        except ApiError as e:
+            self._refuse(work, name, answer, e)
+            return
+        answer.base_offset = appended.base_offset
+        answer.log_append_time_ms = appended.log_append_time
+        answer.log_start_offset = appended.log_start_offset
+        work.written.append((name, answer, replica))
+
+    def _not_admitted(
+        self, failure: Failure, work: _Work, topic: TopicProduceData, answer: PartitionProduceResponse
+    ) -> None:
+        failure.trap(ApiError)
+        error: Any = failure.value
+        self._refuse(work, topic.name, answer, explained(error, work.version))
+
+    def _refuse(self, work: _Work, topic: str, answer: PartitionProduceResponse, error: ApiError) -> None:
+        work.failed = f"{error.code.name}: {error.message}"
+        self.refused += 1
+        self.refusals.refuse(answer, topic, error, work.version)
+
+    def _finish(self, work: _Work) -> Answer:
+        """The answer, now that everything was written or refused."""
+        acks = work.message.acks
         if acks == 0:
-            if failed:
+            if work.failed:
                 # The client asked not to be answered: closing is the only way to tell it (as Kafka does).
-                raise ProtocolError(f"a produce request with acks=0 failed: {failed}")
+                raise ProtocolError(f"a produce request with acks=0 failed: {work.failed}")
             return None
-        response = ProduceResponse(responses=topics)
-        if acks == ALL and written:
-            return self._when_durable(response, written, message.timeout_ms, context.listener, version)
-        if failed:
-            self._say_where_leaders_are(response, context.listener)
-        return response
+        if acks == ALL and work.written:
+            return self._when_durable(work)
+        if work.failed:
+            self.refusals.say_where_leaders_are(work.response, work.listener)
+        return work.response
+
+    async def _finish_later(self, work: _Work, waits: list[Deferred[None]]) -> Answer:
+        """The same, once all batches that wait were written or refused."""
+        try:
+            for wait in waits:
+                await wait
+        except Exception:
+            # The client went away: what it sends again must not find its own batches in front of it.
+            for wait in waits:
+                wait.addErrback(lambda _: None)
+                wait.cancel()
+            raise
+        answer = self._finish(work)
+        return await answer if isinstance(answer, Deferred) else answer
 
     def _produce_one(self, context: RequestContext, message: ProduceRequest, version: int) -> Answer:
         """The usual request: one batch."""
         topic = message.topic_data[0]
         data = topic.partition_data[0]
+        name, topic_id = topic.name, topic.topic_id
         try:
+            if version >= TOPIC_ID_VERSION:
+                name = self.topic_name(name, topic_id, data.index, version)
             replica, appended = self.append(
-                topic.name, data.index, data.records, self.now_ms(), version, all_in_sync=message.acks == ALL
+                name,
+                data.index,
+                data.records,
+                self.now_ms(),
+                version,
+                all_in_sync=message.acks == ALL,
+                in_transaction=message.transactional_id is not None,
             )
         except ApiError as e:
             self.refused += 1
-            return self.refused_one(context, topic.name, data.index, e, version)
+            return self.refusals.one(context.listener, name, data.index, e, version, topic_id)
+        spelt = name.encode() if version < TOPIC_ID_VERSION else topic_id
         answer = produced(
-            topic.name, data.index, appended.base_offset, appended.log_append_time, appended.log_start_offset
+            spelt, data.index, appended.base_offset, appended.log_append_time, appended.log_start_offset, version
         )
         durable = replica.durable() if message.acks == ALL else None
         if durable is None:
@@ -139,7 +251,7 @@ class ProduceHandlers:
         def not_durable(failure: Failure) -> ProduceResponse:
             failure.trap(ApiError, StorageError)
             error: Any = failure.value
-            return self.refused_one(context, topic.name, data.index, api_error(error), version)
+            return self.refusals.one(context.listener, name, data.index, api_error(error), version, topic_id)
 
         durable.addTimeout(max(message.timeout_ms, 0) / 1000, self._clock, onTimeoutCancel=_timed_out)
         return durable.addCallbacks(lambda _: answer, not_durable)
@@ -149,8 +261,39 @@ class ProduceHandlers:
         if message.acks not in (0, 1, ALL):
             return ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {message.acks}")
         if message.transactional_id is not None:
-            return ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not served by this broker")
+            if self.gate is None:
+                return ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not served by this broker")
+        elif any(is_transactional(data.records) for topic in message.topic_data for data in topic.partition_data):
+            return no_transactional_id()
         return None
+
+    def topic_name(self, name: str, topic_id: bytes, index: int, version: int) -> str:
+        """
+        What a topic is called.
+
+        :param name: what the client calls it, if it does.
+        :param topic_id: otherwise, its id.
+        :param index: of a partition of it.
+        :param version: of the request, which decides what counts.
+        :raise ApiError: UNKNOWN_TOPIC_ID.
+        """
+        if version < TOPIC_ID_VERSION:
+            return name
+        wanted = UUID(bytes=topic_id)
+        topic = self.metadata.topic_by_id(wanted) if self.metadata is not None else None
+        if topic is not None:
+            replica = self._replicas.find(topic.name, index)
+            if replica is None or replica.topic_id == wanted:
+                return topic.name
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {wanted}")
+
+    def _leader(self, topic: TopicProduceData, index: int, version: int) -> Replica | None:
+        """Where a batch goes, if it is to a partition that is led from here."""
+        try:
+            replica = self._replicas.find(self.topic_name(topic.name, topic.topic_id, index, version), index)
+        except ApiError:
+            return None
+        return replica if replica is not None and replica.partition.is_leader else None
 
     def now_ms(self) -> int:
         """The broker's time, ms since 1970."""
@@ -165,14 +308,18 @@ class ProduceHandlers:
         version: int,
         *,
         all_in_sync: bool = False,
+        in_transaction: bool = False,
     ) -> tuple[Replica, Appended]:
         """
         Append one batch.
 
         :param version: of the Produce request it came in.
         :param all_in_sync: it counts only once all in-sync replicas have it (acks=all).
+        :param in_transaction: the request names a transactional id; otherwise the batch must not belong to one.
         :raise ApiError: it was refused, for whatever reason.
         """
+        if not in_transaction and is_transactional(records):
+            raise no_transactional_id()
         if topic in self._internal_topics:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write to the internal topic {topic}")
         if records is None:
@@ -210,24 +357,20 @@ class ProduceHandlers:
             self.records += appended.end_offset - appended.base_offsets[0]
         return appended
 
-    def _when_durable(
-        self, response: ProduceResponse, written: list[Written], timeout_ms: int, listener: str, version: int
-    ) -> Answer:
+    def _when_durable(self, work: _Work) -> Answer:
         """The response, once everything in it is durable on all in-sync replicas."""
         waiting: list[Waiting] = []
-        for topic, answer, replica in written:
+        for topic, answer, replica in work.written:
             durable = replica.durable()
             if durable is not None:
                 waiting.append((topic, answer, durable))
         if not waiting:
-            self._say_where_leaders_are(response, listener)
-            return response
-        return Deferred.fromCoroutine(self._wait(response, waiting, timeout_ms, listener, version))
+            self.refusals.say_where_leaders_are(work.response, work.listener)
+            return work.response
+        return Deferred.fromCoroutine(self._wait(work, waiting))
 
-    async def _wait(
-        self, response: ProduceResponse, waiting: list[Waiting], timeout_ms: int, listener: str, version: int
-    ) -> ProduceResponse:
-        deadline = self._clock.seconds() + max(timeout_ms, 0) / 1000
+    async def _wait(self, work: _Work, waiting: list[Waiting]) -> ProduceResponse:
+        deadline = self._clock.seconds() + max(work.message.timeout_ms, 0) / 1000
         try:
             for topic, answer, durable in waiting:
                 durable.addTimeout(
@@ -238,66 +381,17 @@ class ProduceHandlers:
                 try:
                     await durable
                 except (ApiError, StorageError) as e:
-                    error = api_error(e)
-                    answer.error_code = error.code
-                    answer.error_message = error.message
                     answer.base_offset = answer.log_start_offset = -1
-                    self._say_who_leads(answer, topic, error, version)
+                    self.refusals.refuse(answer, topic, api_error(e), work.version)
         except BaseException:
             # The client went away: nobody wants to know any more.
             for _, _, durable in waiting:
                 durable.addErrback(lambda _: None)
                 durable.cancel()
             raise
-        self._say_where_leaders_are(response, listener)
-        return response
-
-    # Who leads instead.
-
-    def refused_one(
-        self, context: RequestContext, topic: str, index: int, error: ApiError, version: int
-    ) -> ProduceResponse:
-        """The answer to a request of one batch that was not written."""
-        response = refused_one(topic, index, error)
-        self._say_who_leads(response.responses[0].partition_responses[0], topic, error, version)
-        self._say_where_leaders_are(response, context.listener)
-        return response
-
-    def _say_who_leads(self, answer: PartitionProduceResponse, topic: str, error: ApiError, version: int) -> None:
-        if self.hints is not None and version >= LEADER_VERSION:
-            answer.current_leader = self.hints.hint(topic, answer.index, error)
-
-    def _say_where_leaders_are(self, response: ProduceResponse, listener: str) -> None:
-        hints = [answer.current_leader for topic in response.responses for answer in topic.partition_responses]
-        if self.hints is not None and any(hints):
-            response.node_endpoints = self.hints.endpoints(listener, hints)
+        self.refusals.say_where_leaders_are(work.response, work.listener)
+        return work.response
 
 
 def _timed_out(result: object, timeout: float) -> Any:
     raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the records were not durable after {timeout:g} s")
-
-
-def api_error(error: ApiError | StorageError) -> ApiError:
-    """What a client is told of an error."""
-    return error if isinstance(error, ApiError) else ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-
-
-def refused_one(topic: str, index: int, error: ApiError) -> ProduceResponse:
-    """The answer to a request of one batch that was not written."""
-    return ProduceResponse(responses=[TopicProduceResponse(name=topic, partition_responses=[refusal(index, error)])])
-
-
-def refusal(index: int, error: ApiError) -> PartitionProduceResponse:
-    """The answer for a partition whose batch was not written."""
-    return PartitionProduceResponse(
-        index=index,
-        error_code=error.code,
-        base_offset=-1,
-        log_append_time_ms=-1,
-        log_start_offset=-1,
-        record_errors=[
-            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=why)
-            for number, why in (error.records if isinstance(error, RecordsRefused) else ())
-        ],
-        error_message=error.message,
-    )

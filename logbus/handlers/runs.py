@@ -27,8 +27,8 @@ class ProduceRuns:
     def run(self, context: RequestContext, run: Run) -> bytes:
         produce, refrain, batches = self._produce, run.refrain, run.batches
         now_ms = produce.now_ms()
-        if len(batches) > 1:
-            written = produce.append_together(refrain.topic, refrain.index, batches, now_ms, refrain.api_version)
+        if len(batches) > 1 and (topic := self._topic(refrain)):
+            written = produce.append_together(topic, refrain.index, batches, now_ms, refrain.api_version)
             if written is not None:
                 spell, start, offsets = refrain.written, written.log_start_offset, written.base_offsets
                 return b"".join(
@@ -41,13 +41,21 @@ class ProduceRuns:
             ]
         )
 
-    def _one(self, context: RequestContext, refrain: Refrain, correlation_id: int, data: Buffer, now_ms: int) -> bytes:
-        topic, index = refrain.topic, refrain.index
+    def _topic(self, refrain: Refrain) -> str:
+        """The topic's name; empty if it is not known."""
         try:
-            _, appended = self._produce.append(topic, index, data, now_ms, refrain.api_version)
+            return self._produce.topic_name(refrain.topic, refrain.topic_id, refrain.index, refrain.api_version)
+        except ApiError:
+            return ""
+
+    def _one(self, context: RequestContext, refrain: Refrain, correlation_id: int, data: Buffer, now_ms: int) -> bytes:
+        produce, topic, index, version = self._produce, refrain.topic, refrain.index, refrain.api_version
+        try:
+            topic = produce.topic_name(topic, refrain.topic_id, index, version)
+            _, appended = produce.append(topic, index, data, now_ms, version)
         except ApiError as e:
-            self._produce.refused += 1
-            response = self._produce.refused_one(context, topic, index, e, refrain.api_version)
+            produce.refused += 1
+            response = produce.refusals.one(context.listener, topic, index, e, version, refrain.topic_id)
             return refrain.refused(correlation_id, response)
         return refrain.written(
             correlation_id, appended.base_offset, appended.log_append_time, appended.log_start_offset

@@ -158,7 +158,7 @@ class KafkaServerProtocol(Protocol):
         """Never called: we do not close one half."""
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Stop what only this peer was waiting for. A Produce runs to its end."""
+        """Stop what only this peer was waiting for. A Produce whose records are in the log runs to its end."""
         self._lost = True
         self._stops |= _CLOSING
         self._out = []
@@ -166,7 +166,8 @@ class KafkaServerProtocol(Protocol):
             self._later.cancel()
             self._later = None
         for entry in self._pending.clear():
-            if entry.deferred is not None and entry.request.api_key != PRODUCE:
+            request = entry.request
+            if entry.deferred is not None and (request.api_key != PRODUCE or request.held):
                 entry.deferred.cancel()
         self._budget.forget(self)
         self._listener.closed(self)

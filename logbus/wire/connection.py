@@ -64,6 +64,7 @@ class Request:
         answer (UNSUPPORTED_VERSION and our own range) is spelled at version 0.
     :ivar exclusive: set by the handler of a Produce whose answer is not ready for other reasons than its acks: the
         requests after it wait.
+    :ivar held: set by the handler of a Produce that is not all written yet: it is cancelled if the client goes away.
     """
 
     __slots__ = (
@@ -73,6 +74,7 @@ class Request:
         "client_id",
         "correlation_id",
         "exclusive",
+        "held",
         "message",
         "size",
         "unsupported",
@@ -90,6 +92,7 @@ class Request:
         self.size = size
         self.unsupported = unsupported
         self.exclusive = False
+        self.held = False
 
     def __repr__(self) -> str:
         return f"<Request {self.correlation_id}: api {self.api_key} version {self.api_version}, {self.size} bytes>"

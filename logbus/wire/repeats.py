@@ -27,16 +27,17 @@ from logbus.wire.messages.records import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from logbus.wire.schema import encode
+from logbus.wire.schema import ZERO_UUID, encode
 
 PRODUCE = 0
-FIRST, LAST = 5, 12
-"""The versions that are learned: answers have all three numbers, and topics have names."""
+FIRST, LAST = 5, 13
+"""The versions that are learned: answers have all three numbers."""
 
 MOST_KNOWN = 4096
 """Sets of words known at a time; when there are more, all are forgotten."""
 
 _FLEXIBLE = 9
+_BY_ID = 13
 _LONGEST = 600
 _AFTER_ID = 8
 _BEFORE_WORDS = 4 + _AFTER_ID
@@ -61,7 +62,8 @@ class Refrain:
     :ivar api: key and version of the API, as they are in the header.
     :ivar client_id: what the client calls itself.
     :ivar api_version: of Produce.
-    :ivar topic: where the batches go; ``index`` is the partition's.
+    :ivar topic: where the batches go, by name; empty from version 13 on, which has ``topic_id`` instead.
+    :ivar index: the partition's.
     """
 
     __slots__ = (
@@ -79,15 +81,19 @@ class Refrain:
         "size",
         "tail",
         "topic",
+        "topic_id",
         "words",
     )
 
-    def __init__(self, words: bytes, client_id: str, api_version: int, topic: str, index: int) -> None:
+    def __init__(
+        self, words: bytes, client_id: str, api_version: int, topic: str, index: int, topic_id: bytes = ZERO_UUID
+    ) -> None:
         self.words = words
         self.client_id = client_id
         self.api_version = api_version
         self.api = PRODUCE << 16 | api_version
         self.topic = topic
+        self.topic_id = topic_id
         self.index = index
         self.tail = _NO_TAGS if api_version >= _FLEXIBLE else b""
         self.size = self.before = 0
@@ -104,7 +110,8 @@ class Refrain:
         answer = PartitionProduceResponse(
             index=self.index, base_offset=number, log_append_time_ms=number, log_start_offset=number
         )
-        message = ProduceResponse(responses=[TopicProduceResponse(name=self.topic, partition_responses=[answer])])
+        topic = TopicProduceResponse(name=self.topic, topic_id=self.topic_id, partition_responses=[answer])
+        message = ProduceResponse(responses=[topic])
         return joined(encode(message, self.api_version))
 
     def measure(self, size: int) -> None:
@@ -188,7 +195,7 @@ class Repeats:
             return False
         if len(self._known) >= MOST_KNOWN:
             self._known.clear()
-        self._known[version, words] = Refrain(words, client_id, version, topic.name, data.index)
+        self._known[version, words] = Refrain(words, client_id, version, topic.name, data.index, topic.topic_id)
         return True
 
     def take(self, frames: FrameBuffer, last: Refrain | None, most: int, most_bytes: int) -> Run | None:
@@ -248,7 +255,8 @@ class Repeats:
             end += 9  # no tags, no transaction, acks, timeout, one topic
             if end >= stop:
                 return None
-            end += buffer[end] + 5
+            # The topic, one partition, its index.
+            end += 16 + 5 if version >= _BY_ID else buffer[end] + 5
         else:
             end += 12
             if end + 2 > stop:

@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.records.slices import joined
 from logbus.wire.messages.records import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from logbus.wire.produced import FIRST, LAST, produced
+from logbus.wire.produced import FIRST, produced
 from logbus.wire.schema import encode
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -21,6 +21,10 @@ class ProducedTests(SynchronousTestCase):
         It is byte for byte what the message would be, at each version it is for.
         """
         answer = PartitionProduceResponse(index=index, base_offset=base, log_append_time_ms=at, log_start_offset=start)
-        message = ProduceResponse(responses=[TopicProduceResponse(name=topic, partition_responses=[answer])])
-        version = draw.draw(st.integers(FIRST, LAST))
-        self.assertEqual(produced(topic, index, base, at, start), joined(encode(message, version)))
+        topic_id = draw.draw(st.binary(min_size=16, max_size=16))
+        message = ProduceResponse(
+            responses=[TopicProduceResponse(name=topic, topic_id=topic_id, partition_responses=[answer])]
+        )
+        version = draw.draw(st.integers(FIRST, 13))
+        named = topic.encode() if version < 13 else topic_id
+        self.assertEqual(produced(named, index, base, at, start, version), joined(encode(message, version)))

@@ -23,14 +23,19 @@ from logbus.wire.messages.records import (
 from logbus.wire.repeats import FIRST, LAST, Repeats, Run
 from logbus.wire.schema import encode
 
-SERVED = {0: (3, 12)}
+SERVED = {0: (3, 13)}
 versions = st.integers(FIRST, LAST)
 sizes = st.one_of(st.integers(1, 20), st.integers(110, 140), st.integers(16_370, 16_400), st.just(300_000))
 
 
+def named(topic: str, version: int) -> dict[str, Any]:
+    """What a topic is called at a version."""
+    return {"name": topic} if version < 13 else {"topic_id": topic.encode().ljust(16, b"!")[:16]}
+
+
 def asked(client: ClientConnection, records: bytes | None, version: int = 9, topic: str = "t", index: int = 0) -> bytes:
     data = PartitionProduceData(index=index, records=records)
-    topics = [TopicProduceData(name=topic, partition_data=[data])]
+    topics = [TopicProduceData(**named(topic, version), partition_data=[data])]
     return joined(client.request(ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics), version)[1])
 
 
@@ -67,7 +72,9 @@ class RepeatsTests(SynchronousTestCase):
         self.assertEqual(run.batches, records)
         self.assertEqual(run.size, sum(request.size for request in requests))
         refrain = run.refrain
-        self.assertEqual((refrain.client_id, refrain.topic, refrain.index), (client_id, topic, 7))
+        self.assertEqual((refrain.client_id, refrain.index), (client_id, 7))
+        known = {"name": refrain.topic} if version < 13 else {"topic_id": refrain.topic_id}
+        self.assertEqual(known, named(topic, version))
         self.assertEqual((refrain.api_version, self.frames.held), (version, 0))
 
     @given(versions, st.one_of(st.integers(4, 60), st.integers(-8, -1)), st.integers(1, 255))
@@ -90,7 +97,9 @@ class RepeatsTests(SynchronousTestCase):
                 self.assertEqual(data[-3:], bytes(3))
             self.assertEqual((message.acks, message.timeout_ms, request.client_id), (1, 1000, "me"))
             self.assertEqual(run.batches, [message.topic_data[0].partition_data[0].records])
-            self.assertEqual((message.topic_data[0].name, message.topic_data[0].partition_data[0].index), ("t", 0))
+            said = message.topic_data[0]
+            self.assertEqual((said.name, said.topic_id), (run.refrain.topic, run.refrain.topic_id))
+            self.assertEqual(said.partition_data[0].index, 0)
 
     def test_where_a_run_ends(self) -> None:
         """
@@ -194,7 +203,8 @@ class RepeatsTests(SynchronousTestCase):
         answer = PartitionProduceResponse(
             index=2**31 - 1, base_offset=base, log_append_time_ms=time, log_start_offset=start
         )
-        message = ProduceResponse(responses=[TopicProduceResponse(name=topic, partition_responses=[answer])])
+        responses = [TopicProduceResponse(**named(topic, version), partition_responses=[answer])]
+        message = ProduceResponse(responses=responses)
         expected = joined(self.server.respond(self.server.receive(data[4:]), message))
         (number,) = run.correlation_ids
         self.assertEqual(run.refrain.written(number, base, time, start), expected)
