@@ -143,8 +143,42 @@ def test_cluster(admin: KafkaAdminClient, broker: Broker) -> None:
     found = admin.describe_cluster()
     host, _, port = broker.bootstrap.rpartition(":")
     assert found["controller_id"] == 0
-    assert found["brokers"] == [{"broker_id": 0, "host": host, "port": int(port), "rack": None}]
+    [only] = found["brokers"]
+    assert only == {"broker_id": 0, "host": host, "port": int(port), "rack": None, "is_fenced": False}
     assert len(found["cluster_id"]) == 22
+
+
+def test_pages(admin: KafkaAdminClient, topic: str) -> None:
+    """A topic is described page by page, and the last page says that it is the last."""
+    admin.create_topics([NewTopic(topic, 3, 1)])
+    numbers, cursor = [], None
+    for size in (2, 1):
+        page = admin.describe_topic_partitions([topic], response_partition_limit=2, cursor=cursor)
+        [described] = page["topics"]
+        assert (described["error_code"], described["name"], len(described["partitions"])) == (0, topic, size)
+        numbers += [p["partition_index"] for p in described["partitions"]]
+        cursor = page["next_cursor"]
+    assert (numbers, cursor) == ([0, 1, 2], None)
+
+
+def test_what_has_settings(admin: KafkaAdminClient, topic: str) -> None:
+    """Topics and brokers; other kinds are none."""
+    admin.create_topics([NewTopic(topic, 1, 1)])
+    found = admin.list_config_resources()
+    assert found.keys() == {"topic", "broker"}
+    assert topic in found["topic"]
+    assert found["broker"] == ["0"]
+    assert admin.list_config_resources(["CLIENT_METRICS", "GROUP"]) == {}
+
+
+def test_features(admin: KafkaAdminClient) -> None:
+    """Features are told; they can be set to what they are, and to nothing else."""
+    found = admin.describe_features()
+    assert found["group.version"]["finalized"] == (1, 1)
+    assert found["group.version"]["supported"] == (0, 1)
+    assert admin.update_features({"group.version": 1}) == {"group.version": "OK"}
+    with pytest.raises(kafka_errors.InvalidUpdateVersionError):
+        admin.update_features({"group.version": 2})
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", ".", "with space", "ü", "x" * 250])

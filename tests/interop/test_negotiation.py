@@ -7,6 +7,8 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
@@ -16,13 +18,34 @@ from tests.interop.clients import CLIENTS, Client, Message, kcat
 
 
 @pytest.mark.parametrize("kind", [KafkaProducer, KafkaConsumer])
-def test_kafka_python_takes_it_for_3_9(broker: Broker, kind: type) -> None:
+def test_kafka_python_takes_it_for_the_newest(broker: Broker, kind: type) -> None:
     """kafka-python infers a release from the table, and chooses by it what it does."""
     client = kind(bootstrap_servers=broker.bootstrap)
     try:
-        assert client.config["api_version"] == (3, 9)
+        assert client.config["api_version"] == (4, 3)
     finally:
         client.close()
+
+
+@pytest.mark.parametrize("release", ["2.1", "2.8", "3.0", "3.5", "3.9", "4.3"])
+def test_kafka_python_takes_it_for_what_it_is_told(release: str, tmp_path: Path) -> None:
+    """A broker that is to pass for an older release does."""
+    with running(tmp_path, "--as-version", release, "--listen", "kafka:tcp:0:interface=127.0.0.1") as bootstrap:
+        client = KafkaProducer(bootstrap_servers=bootstrap)
+        try:
+            assert ".".join(map(str, client.config["api_version"])) == release
+            client.send("topic", b"value").get(20)
+        finally:
+            client.close()
+
+
+@pytest.mark.parametrize("release", ["2.8", "3.9"])
+def test_older_releases(client: Client, release: str, tmp_path: Path) -> None:
+    """Clients of all libraries work with the versions of older releases."""
+    with running(tmp_path, "--as-version", release, "--listen", "kafka:tcp:0:interface=127.0.0.1") as bootstrap:
+        sent = [Message(b"%d" % number) for number in range(3)]
+        client.produce(bootstrap, "topic", sent)
+        assert client.fetch(bootstrap, "topic", 3) == sent
 
 
 def test_librdkafka_finds_what_it_looks_for(broker: Broker) -> None:
@@ -52,13 +75,13 @@ def test_kcat_lists(broker: Broker, topic: str, arguments: list[str]) -> None:
     assert f'topic "{topic}" with 1 partitions' in said
 
 
-@pytest.fixture(scope="module")
-def ipv6_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a broker that listens on ::1 only."""
+@contextmanager
+def running(directory: Path, *options: str) -> Iterator[str]:
+    """A broker with these options; its address for clients."""
     command = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()", "-n", "--pidfile=", "logbus"]
-    listeners = ["--listen", r"kafka:tcp6:0:interface=\:\:1", "--listen", "admin:tcp:0:interface=127.0.0.1"]
+    admin = ["--listen", "admin:tcp:0:interface=127.0.0.1"]
     process = subprocess.Popen(
-        [*command, *listeners, "--data-dir", str(tmp_path_factory.mktemp("ipv6") / "data")],
+        [*command, *options, *admin, "--data-dir", str(directory / "data")],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -77,6 +100,13 @@ def ipv6_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         process.stdout.read()
         process.wait(20)
         process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def ipv6_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a broker that listens on ::1 only."""
+    with running(tmp_path_factory.mktemp("ipv6"), "--listen", r"kafka:tcp6:0:interface=\:\:1") as bootstrap:
+        yield bootstrap
 
 
 def has_ipv6() -> bool:
