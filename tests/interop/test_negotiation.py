@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +11,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from logbus.testing import Broker
 from tests.interop.clients import CLIENTS, Client, Message, kcat
+from tests.interop.twistd import running
 
 
 @pytest.mark.parametrize("kind", [KafkaProducer, KafkaConsumer])
@@ -73,33 +70,6 @@ def test_kcat_lists(broker: Broker, topic: str, arguments: list[str]) -> None:
     said = kcat(broker.bootstrap, "-L", *arguments).decode()
     assert f"broker 0 at {broker.bootstrap} (controller)" in said
     assert f'topic "{topic}" with 1 partitions' in said
-
-
-@contextmanager
-def running(directory: Path, *options: str) -> Iterator[str]:
-    """A broker with these options; its address for clients."""
-    command = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()", "-n", "--pidfile=", "logbus"]
-    admin = ["--listen", "admin:tcp:0:interface=127.0.0.1"]
-    process = subprocess.Popen(
-        [*command, *options, *admin, "--data-dir", str(directory / "data")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        for line in process.stdout:
-            found = re.search(r"logbus broker 0 ready: kafka=(\S+)", line)
-            if found:
-                yield found[1]
-                break
-        else:
-            pytest.fail("the broker did not start")
-    finally:
-        process.terminate()
-        process.stdout.read()
-        process.wait(20)
-        process.stdout.close()
 
 
 @pytest.fixture(scope="module")

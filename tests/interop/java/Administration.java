@@ -9,11 +9,16 @@ import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.DescribeClusterResult;
+import org.apache.kafka.clients.admin.DescribeTopicsOptions;
+import org.apache.kafka.clients.admin.FeatureMetadata;
+import org.apache.kafka.clients.admin.FeatureUpdate;
+import org.apache.kafka.clients.admin.ListConfigResourcesOptions;
 import org.apache.kafka.clients.admin.NewPartitionReassignment;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.admin.UpdateFeaturesOptions;
 import org.apache.kafka.common.ElectionType;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
@@ -45,6 +50,12 @@ final class Administration {
             TopicPartition place = place(told);
             call.say("is", admin.listOffsets(Map.of(place, OffsetSpec.latest())).partitionResult(place).get().offset());
         })),
+        Map.entry("pages", with(Administration::pages)),
+        Map.entry("features", with(Administration::features)),
+        Map.entry("finalize", with((admin, call, told) ->
+            admin.updateFeatures(Map.of(told[1], new FeatureUpdate(Short.parseShort(told[2]),
+                FeatureUpdate.UpgradeType.UPGRADE)), new UpdateFeaturesOptions()).all().get())),
+        Map.entry("resources", with(Administration::resources)),
         Map.entry("coordinator", with((admin, call, told) ->
             call.say("is", admin.describeConsumerGroups(List.of(told[1])).all().get().get(told[1]).coordinator().id())))
     );
@@ -124,6 +135,31 @@ final class Administration {
         for (var partition : found.partitions()) {
             call.say("partition", partition.partition(), partition.leader() == null ? -1 : partition.leader().id(),
                 ids(partition.replicas()), ids(partition.isr()));
+        }
+    }
+
+    /** where, topic, partitions at a time. */
+    private static void pages(Admin admin, Driver.Call call, String[] told) throws Exception {
+        var options = new DescribeTopicsOptions().partitionSizeLimitPerResponse(number(told[2]));
+        var found = admin.describeTopics(List.of(told[1]), options).allTopicNames().get().get(told[1]);
+        found.partitions().forEach(each -> call.say("partition", each.partition(), each.elr(), each.lastKnownElr()));
+    }
+
+    private static void features(Admin admin, Driver.Call call, String[] told) throws Exception {
+        FeatureMetadata found = admin.describeFeatures().featureMetadata().get();
+        found.finalizedFeatures().forEach((name, levels) -> call.say("finalized", name, levels.maxVersionLevel()));
+        found.supportedFeatures().forEach((name, range) ->
+            call.say("supported", name, range.minVersion(), range.maxVersion()));
+    }
+
+    /** where, then the types. */
+    private static void resources(Admin admin, Driver.Call call, String[] told) throws Exception {
+        Set<ConfigResource.Type> types = new HashSet<>();
+        for (int at = 1; at < told.length; at++) {
+            types.add(ConfigResource.Type.valueOf(told[at]));
+        }
+        for (ConfigResource each : admin.listConfigResources(types, new ListConfigResourcesOptions()).all().get()) {
+            call.say("resource", each.type(), each.name());
         }
     }
 

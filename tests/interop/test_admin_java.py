@@ -1,0 +1,45 @@
+"""What Kafka's own client asks a broker of the newest release, and one that passes for an older."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from logbus.testing import Broker
+from tests.interop.jvm import Java, JavaFailed
+from tests.interop.twistd import running
+
+
+def test_pages(broker: Broker, java: Java, topic: str) -> None:
+    """Topics are described page by page; there are no eligible leader replicas, and no list of them is missing."""
+    java.run("create", broker.bootstrap, topic, "5x1")
+    expected = [["partition", str(number), "[]", "[]"] for number in range(5)]
+    assert java.run("pages", broker.bootstrap, topic, 2) == expected
+
+
+def test_pages_of_an_older_release(java: Java, tmp_path: Path) -> None:
+    """A broker without the API is asked for Metadata."""
+    with running(tmp_path, "--as-version", "3.9", "--listen", "kafka:tcp:0:interface=127.0.0.1") as bootstrap:
+        java.run("create", bootstrap, "t", "2x1")
+        assert [words[1] for words in java.run("pages", bootstrap, "t", 1)] == ["0", "1"]
+
+
+def test_features(broker: Broker, java: Java) -> None:
+    """Features are told; they can be set to what they are, and to nothing else."""
+    found = java.run("features", broker.bootstrap)
+    assert ["finalized", "group.version", "1"] in found
+    assert ["supported", "group.version", "0", "1"] in found
+    java.run("finalize", broker.bootstrap, "group.version", 1)
+    with pytest.raises(JavaFailed, match=r"group\.version has levels from 0 to 1, not 2"):
+        java.run("finalize", broker.bootstrap, "group.version", 2)
+
+
+def test_what_has_settings(broker: Broker, java: Java, topic: str) -> None:
+    """Topics and brokers; other kinds are none."""
+    java.run("create", broker.bootstrap, topic, "1x1")
+    found = java.run("resources", broker.bootstrap)
+    assert ["resource", "TOPIC", topic] in found
+    assert ["resource", "BROKER", "0"] in found
+    assert {words[1] for words in found} == {"TOPIC", "BROKER"}
+    assert java.run("resources", broker.bootstrap, "GROUP", "CLIENT_METRICS") == []
