@@ -12,6 +12,7 @@ Parts start in this order, each awaited before the next, and stop in reverse::
     listeners   bind the ports; who connects waits
     membership  register, with the ports as bound
     groups      begin to look for stale offsets
+    transactions  begin to look for those that take too long
     controller  get elected, announce who leads what; or hear it from the broker that is, whose call is taken
     serving     accept connections, once the announcement is applied here
     leadership  balance it; the first step of a stop is to hand it over
@@ -69,7 +70,10 @@ from logbus.config.view import usable_broker_overrides, usable_topic_overrides
 from logbus.coordination.groups import GroupCoordinator
 from logbus.coordination.internaltopics import InternalTopics
 from logbus.coordination.transactions.coordinator import TransactionCoordinator
+from logbus.coordination.transactions.expiry import TransactionExpiry
+from logbus.coordination.transactions.markers import MarkerSender
 from logbus.coordination.transactions.participation import TransactionParticipation
+from logbus.coordination.transactions.writer import MarkerWriter
 from logbus.coordination.upkeep import Upkeep
 from logbus.errors import ApiError, StorageError
 from logbus.handlers.opening import Opening
@@ -297,9 +301,26 @@ class Broker(OrderedService):
         self.replicas.listeners.append(self.group_coordinator)
         self.upkeep = Upkeep(self.group_coordinator)
         self.metadata.when_removed(self.upkeep.forget_topics)
-        self.transactions = TransactionCoordinator(
-            self.replicas, self.metadata, self.producer_ids, config, reactor, lambda: int(wall_clock() * 1000)
+        self.marker_writer = MarkerWriter(
+            self.replicas,
+            self.group_coordinator.transaction_completed,
+            reactor,
+            lambda: int(wall_clock() * 1000),
+            lambda: config.get(keys.REQUEST_TIMEOUT_MS),
         )
+        markers = MarkerSender(
+            self.broker_id,
+            self.metadata,
+            self.peers,
+            self.marker_writer,
+            self.timers,
+            lambda: int(wall_clock() * 1000),
+        )
+        self.transactions = TransactionCoordinator(
+            self.replicas, self.metadata, self.producer_ids, markers, config, reactor, lambda: int(wall_clock() * 1000)
+        )
+        self.replicas.listeners.append(self.transactions)
+        self.transaction_expiry = TransactionExpiry(self.transactions)
         self.participation = TransactionParticipation(self.broker_id, self.metadata, self.transactions, self.peers)
         self.internal_topics = InternalTopics(self.metadata, self.topics_anywhere, config)
         self.opening = Opening()
@@ -327,6 +348,7 @@ class Broker(OrderedService):
             _Part("listeners", self._bind, self._listening.close),
             _Part("membership", self._join, self.membership.unregister),
             _Part("groups", self.upkeep.start, self.upkeep.stop),
+            _Part("transactions", self.transaction_expiry.start, self.transaction_expiry.stop),
             _Part("controller", self._start_controller, self.controller.stop),
             _Part("serving", self._serve, self._drain),
             _Part("leadership", self.balancer.start, self._hand_over),
@@ -459,6 +481,7 @@ class Broker(OrderedService):
         """Answer whoever waits for something that may take long."""
         self.purgatory.release()
         self.group_coordinator.stop()
+        self.transactions.stop()
 
     def not_ready(self) -> list[str]:
         """Why clients should not be sent here now; empty when they may."""

@@ -25,6 +25,7 @@ from logbus.handlers.group_offsets import GroupOffsetHandlers
 from logbus.handlers.groups import GroupHandlers
 from logbus.handlers.leaders import LeaderHints
 from logbus.handlers.log_dirs import LogDirHandlers
+from logbus.handlers.markers import MarkerHandlers
 from logbus.handlers.metadata import MetadataHandlers
 from logbus.handlers.offsets import OffsetHandlers
 from logbus.handlers.opening import ABOUT_THE_CLUSTER
@@ -37,6 +38,7 @@ from logbus.handlers.runs import ProduceRuns
 from logbus.handlers.topic_pages import TopicPageHandlers
 from logbus.handlers.topics import TopicHandlers
 from logbus.handlers.transaction_admin import TransactionAdminHandlers
+from logbus.handlers.transactions import TransactionHandlers
 from logbus.handlers.versions import VersionHandlers
 from logbus.wire.releases import CONSUMER_GROUP_APIS, advertised_table
 from logbus.wire.versions import VersionRange
@@ -90,13 +92,15 @@ def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers
             ConfigResourceHandlers(metadata),
             ElectionHandlers(broker.partition_admin),
             LogDirHandlers(replicas),
-            ProducerHandlers(broker.producer_ids),
-            CoordinatorHandlers(groups, broker.internal_topics, metadata),
+            ProducerHandlers(broker.producer_ids, broker.transactions),
+            CoordinatorHandlers(groups, broker.transactions, broker.internal_topics, metadata),
             GroupHandlers(groups),
             GroupOffsetHandlers(groups, Commits(groups), upkeep, metadata, config),
             GroupAdminHandlers(groups, upkeep),
             ConsumerGroupHandlers(Consumers(groups)),
             TransactionAdminHandlers(broker.transactions),
+            TransactionHandlers(broker.transactions, groups, metadata, INTERNAL_TOPICS),
+            MarkerHandlers(broker.marker_writer),
             ClusterHandlers(broker.broker_id, metadata, broker.store, broker.receiver, broker.controller, door),
             forwarding,
         ]

@@ -15,6 +15,7 @@ from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.topicplans import NewTopic
 from logbus.config import ConfigView, keys
 from logbus.coordination.groups import OFFSETS_TOPIC
+from logbus.coordination.transactions.coordinator import TRANSACTIONS_TOPIC
 from logbus.errors import ApiError, ErrorCode
 
 CREATE_TIMEOUT_MS = 30_000
@@ -39,15 +40,34 @@ class InternalTopics:
 
     @property
     def _plans(self) -> Mapping[str, Callable[[], NewTopic]]:
-        return {OFFSETS_TOPIC: self._offsets}
+        return {OFFSETS_TOPIC: self._offsets, TRANSACTIONS_TOPIC: self._transactions}
+
+    def _factor(self, wanted: int) -> int:
+        """With fewer brokers than that a topic is made all the same: a single broker is a cluster."""
+        return min(wanted, max(1, len(self._metadata.brokers)))
+
+    def _transactions(self) -> NewTopic:
+        get = self._config.get
+        factor = self._factor(get(keys.TRANSACTION_STATE_LOG_REPLICATION_FACTOR))
+        return NewTopic(
+            TRANSACTIONS_TOPIC,
+            num_partitions=get(keys.TRANSACTION_STATE_LOG_NUM_PARTITIONS),
+            replication_factor=factor,
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(min(get(keys.TRANSACTION_STATE_LOG_MIN_ISR), factor)),
+                "segment.bytes": str(get(keys.TRANSACTION_STATE_LOG_SEGMENT_BYTES)),
+                "unclean.leader.election.enable": "false",
+            },
+        )
 
     def _offsets(self) -> NewTopic:
         get = self._config.get
         return NewTopic(
             OFFSETS_TOPIC,
             num_partitions=get(keys.OFFSETS_TOPIC_NUM_PARTITIONS),
-            # With fewer brokers than that the topic is made all the same: a single broker is a cluster.
-            replication_factor=min(get(keys.OFFSETS_TOPIC_REPLICATION_FACTOR), max(1, len(self._metadata.brokers))),
+            replication_factor=self._factor(get(keys.OFFSETS_TOPIC_REPLICATION_FACTOR)),
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "producer",

@@ -9,6 +9,7 @@ from attrs import define
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.coordination.groups import OFFSETS_TOPIC, GroupCoordinator
 from logbus.coordination.internaltopics import InternalTopics
+from logbus.coordination.transactions.coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.metadata import reachable
 from logbus.handlers.routing import serves, task
@@ -26,7 +27,8 @@ BATCHED_VERSION = 4
 class CoordinatorHandlers:
     """Serves FindCoordinator."""
 
-    _coordinator: GroupCoordinator
+    _groups: GroupCoordinator
+    _transactions: TransactionCoordinator
     _topics: InternalTopics
     _metadata: ClusterMetadata
 
@@ -52,17 +54,15 @@ class CoordinatorHandlers:
 
     async def _find(self, context: RequestContext, key: str, key_type: int) -> Coordinator:
         try:
-            if key_type == TRANSACTION:
-                # Told for good, not to try again.
-                raise ApiError(ErrorCode.INVALID_REQUEST, "transactions are not served by this broker")
-            if key_type != GROUP:
+            if key_type not in (GROUP, TRANSACTION):
                 raise ApiError(
-                    ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type} here; groups (0) have"
+                    ErrorCode.INVALID_REQUEST,
+                    f"there are no coordinators of type {key_type} here; groups (0) and transactional ids (1) have",
                 )
-            await self._topics.ensure(OFFSETS_TOPIC)
-            return self._coordinator_at(
-                context, key, TopicPartition(OFFSETS_TOPIC, self._coordinator.partition_of(key))
-            )
+            topic = OFFSETS_TOPIC if key_type == GROUP else TRANSACTIONS_TOPIC
+            await self._topics.ensure(topic)
+            coordinator = self._groups if key_type == GROUP else self._transactions
+            return self._coordinator_at(context, key, TopicPartition(topic, coordinator.partition_of(key)))
         except ApiError as e:
             return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=e.code, error_message=e.message)
 

@@ -1,5 +1,5 @@
 """
-InitProducerId: numbers for idempotent producers (KIP-98).
+InitProducerId: numbers for idempotent producers (KIP-98), and the beginning of transactional ones.
 """
 
 from __future__ import annotations
@@ -7,31 +7,51 @@ from __future__ import annotations
 from attrs import define
 
 from logbus.cluster.producerids import ProducerIds
+from logbus.coordination.transactions.coordinator import TransactionCoordinator
+from logbus.coordination.transactions.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdAndEpoch
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.routing import serves, task
+from logbus.handlers.transactions import known_to
 from logbus.net.context import RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
+
+FENCED_VERSION = 4
+"""The first version that knows PRODUCER_FENCED."""
 
 
 @define(eq=False)
 class ProducerHandlers:
     """
-    Serves InitProducerId, for producers without a transactional id.
+    Serves InitProducerId.
 
-    Such a producer gets a new id each time it asks, whatever id it had before, as with Kafka.
+    A producer without a transactional id gets a new id each time it asks, whatever id it had before, as with Kafka.
     """
 
     _ids: ProducerIds
+    _transactions: TransactionCoordinator
 
     @serves(22, 0, 5)
     @task
     async def init_producer_id(self, context: RequestContext, request: Request) -> InitProducerIdResponse:
         message: InitProducerIdRequest = request.message
         try:
-            if message.transactional_id is not None:
-                # Nobody coordinates transactions here; a client that insists is told for good, not to try again.
-                raise ApiError(ErrorCode.INVALID_REQUEST, "transactions are not served by this broker")
-            return InitProducerIdResponse(producer_id=await self._ids.allocate(), producer_epoch=0)
+            expected = _expected(message)
+            if message.transactional_id is None:
+                return InitProducerIdResponse(producer_id=await self._ids.allocate(), producer_epoch=0)
+            producer = await self._transactions.init_producer_id(
+                message.transactional_id, message.transaction_timeout_ms, expected
+            )
+            return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
         except ApiError as e:
-            return InitProducerIdResponse(error_code=e.code)
+            return InitProducerIdResponse(error_code=known_to(e.code, request.api_version, FENCED_VERSION))
+
+
+def _expected(message: InitProducerIdRequest) -> ProducerIdAndEpoch | None:
+    """Who a producer says it was so far (KIP-360)."""
+    given = ProducerIdAndEpoch(message.producer_id, message.producer_epoch)
+    if given == (NO_PRODUCER_ID, NO_PRODUCER_EPOCH):
+        return None
+    if NO_PRODUCER_ID in given:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a producer id and its epoch belong together")
+    return given

@@ -13,6 +13,7 @@ from logbus.cluster.topicplans import NewTopic
 from logbus.config import ConfigView
 from logbus.coordination.groups import OFFSETS_TOPIC
 from logbus.coordination.internaltopics import InternalTopics
+from logbus.coordination.transactions.coordinator import TRANSACTIONS_TOPIC
 from logbus.errors import ApiError, ErrorCode
 
 
@@ -69,10 +70,15 @@ class InternalTopicsTests(SynchronousTestCase):
 
     def test_plans(self) -> None:
         """Replicas as configured, but no more than there are brokers; other topics are made by default."""
+        alone = self.internal.plan(TRANSACTIONS_TOPIC)
+        self.assertEqual((alone.replication_factor, alone.configs["min.insync.replicas"]), (1, "1"))
         self.assertEqual(self.internal.plan(OFFSETS_TOPIC).replication_factor, 1)
         with self.metadata.changing() as metadata:
             metadata.set_brokers({number: BrokerImage(number, {}) for number in range(5)})
         plan = self.internal.plan(OFFSETS_TOPIC)
         self.assertEqual((plan.num_partitions, plan.replication_factor), (50, 3))
         self.assertEqual(plan.configs["cleanup.policy"], "compact")
+        plan = self.internal.plan(TRANSACTIONS_TOPIC)
+        self.assertEqual((plan.num_partitions, plan.replication_factor), (50, 3))
+        self.assertEqual(plan.configs["min.insync.replicas"], "2")
         self.assertEqual(self.internal.plan("orders"), NewTopic("orders"))

@@ -16,6 +16,8 @@ class FindCoordinatorTests(HandlerCase):
     config = {
         "offsets.topic.num.partitions": "7",
         "offsets.topic.segment.bytes": "12345678",
+        "transaction.state.log.num.partitions": "5",
+        "transaction.state.log.segment.bytes": "7654321",
         "auto.create.topics.enable": "true",
     }
 
@@ -69,13 +71,36 @@ class FindCoordinatorTests(HandlerCase):
             self.assertEqual(answer.coordinators[0].error_code, 0)
 
     def test_other_coordinators(self) -> None:
-        """Transactions and shares are refused for good."""
-        for key_type in (1, 2, -1):
+        """Shares, and what nobody has heard of, are refused for good."""
+        for key_type in (2, -1):
             for version in (1, 4):
                 answer = self.find("k", key_type=key_type, version=version)
                 found = answer.coordinators[0] if version >= 4 else answer
                 self.assertEqual((found.error_code, found.node_id, found.port), (ErrorCode.INVALID_REQUEST, -1, -1))
-        self.assertIn("transactions", self.find("k", key_type=1).coordinators[0].error_message or "")
+        self.assertIn("transactional ids (1)", self.find("k", key_type=2).coordinators[0].error_message or "")
+        self.assertIsNone(self.server.broker.metadata.topic("__consumer_offsets"))
+
+    def test_transactional_ids(self) -> None:
+        """They have a topic of their own, made as configured; that of the groups is not needed for it."""
+        for version in range(1, 7):
+            answer = self.find("x", key_type=1, version=version)
+            found = answer.coordinators[0] if version >= 4 else answer
+            self.assertEqual((found.error_code, found.node_id, found.port), (0, 0, 9092))
+        topic = self.server.broker.metadata.topic("__transaction_state")
+        assert topic is not None
+        self.assertEqual(len(topic.partitions), 5)
+        self.assertEqual(
+            topic.configs,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": "1",
+                "segment.bytes": "7654321",
+                "unclean.leader.election.enable": "false",
+            },
+        )
+        shards = self.server.broker.transactions.shards
+        self.assertEqual({number: shard.loading for number, shard in shards.items()}, dict.fromkeys(range(5), False))
         self.assertIsNone(self.server.broker.metadata.topic("__consumer_offsets"))
 
     def test_the_topic_cannot_be_made(self) -> None:

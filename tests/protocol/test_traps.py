@@ -16,6 +16,7 @@ from logbus.records.batch import Record, check_crc, encode_batch, iter_batches, 
 from logbus.records.compression import Codec
 from logbus.wire.messages.api_versions import ApiVersionsRequest
 from logbus.wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from logbus.wire.messages.groups import FindCoordinatorRequest
 from logbus.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from logbus.wire.messages.records import (
     ListOffsetsPartition,
@@ -265,12 +266,15 @@ class Producing(TrapCase):
         )
         self.assertEqual(self.client.produce(marker).error_code, ErrorCode.INVALID_RECORD)
 
-    def test_transactions_are_refused_for_good(self) -> None:
-        """Trap 28: what is not served is refused with an error that clients do not retry, in every place."""
-        answer = self.client.produce(a_batch(), transactional_id="tx")
-        self.assertEqual(answer.error_code, ErrorCode.INVALID_TXN_STATE)
-        response = self.client.ask(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000), 4)
-        self.assertEqual(response.error_code, ErrorCode.INVALID_REQUEST)
+    def test_transactional_ids_have_a_coordinator(self) -> None:
+        """Trap 28: InitProducerId with a transactional id is for its coordinator, and bounds the timeout."""
+        request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000)
+        self.assertEqual(self.client.ask(request, 4).error_code, ErrorCode.NOT_COORDINATOR)
+        self.client.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"]), 4)
+        response = self.client.ask(request, 4)
+        self.assertEqual((response.error_code, response.producer_epoch), (0, 0))
+        request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=900_001)
+        self.assertEqual(self.client.ask(request, 4).error_code, ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         response = self.client.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4)
         self.assertEqual((response.error_code, response.producer_epoch), (0, 0))
 

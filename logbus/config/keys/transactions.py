@@ -13,6 +13,25 @@ TRANSACTIONAL_ID_EXPIRATION_MS = int32(
     "Milliseconds without a transaction after which a transactional id is forgotten.",
     at_least=1,
 )
+TRANSACTIONAL_ID_MAX_COUNT = int32(
+    "transactional.id.max.count",
+    100_000,
+    "Most transactional ids that a broker coordinates; no more are begun with then. Each takes about 1 kB of memory.",
+    at_least=1,
+)
+TRANSACTION_MAX_PARTITIONS = int32(
+    "transaction.max.partitions",
+    10_000,
+    "Most partitions that take part in one transaction.",
+    at_least=1,
+)
+TRANSACTION_MAX_OPEN_PARTITIONS = int32(
+    "transaction.max.open.partitions",
+    500_000,
+    "Most partitions that take part in all transactions together that a broker coordinates and that are under way; "
+    "no more come in until some have ended.",
+    at_least=1,
+)
 TRANSACTION_STATE_LOG_NUM_PARTITIONS = int32(
     "transaction.state.log.num.partitions",
     50,

@@ -7,23 +7,47 @@ force once it is durable; then the markers go out, and then it is written that a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from attrs import define
+from attrs import define, field
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from zope.interface import implementer
 
+from logbus.cluster.icluster import ILeadershipListener
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.producerids import ProducerIds
 from logbus.cluster.replicas import Replicas
-from logbus.config import ConfigView
-from logbus.coordination.transactions.transaction import V1, ProducerIdAndEpoch, Transaction
+from logbus.config import ConfigView, keys
+from logbus.config.key import Key
+from logbus.coordination.placement import partition_for
+from logbus.coordination.statelog import StateLog
+from logbus.coordination.transactions import machine
+from logbus.coordination.transactions.loading import TransactionMetrics, load
+from logbus.coordination.transactions.machine import ProducerIdNeeded, Step
+from logbus.coordination.transactions.markers import MarkerSender
+from logbus.coordination.transactions.shard import Entry, TransactionShard
+from logbus.coordination.transactions.states import TransactionState
+from logbus.coordination.transactions.transaction import V1, V2, ProducerIdAndEpoch, Transaction
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
+from logbus.records.compression import Codec
 
 TRANSACTIONS_TOPIC = "__transaction_state"
 
+COMPLAINT_SECONDS = 60.0
+"""How often the log says that there is too much of something."""
 
+PATIENCE_SECONDS = 0.1
+"""How long partitions that want to take part wait for what is written of the same transaction."""
+
+Decide = Callable[[Transaction | None, int | None], Step]
+"""Takes what is durable of an id, and a new producer id if there is one."""
+
+
+@implementer(ILeadershipListener)
 @define(eq=False)
 class TransactionCoordinator:
     """
@@ -33,18 +57,86 @@ class TransactionCoordinator:
     CONCURRENT_TRANSACTIONS while something else of the same id is not durable yet; all of these can be tried again.
 
     :param wall_ms: ms since 1970.
+    :ivar markers: sends them.
+    :ivar shards: by partition of the internal topic.
     """
 
     _replicas: Replicas
     _metadata: ClusterMetadata
     _ids: ProducerIds
+    markers: MarkerSender
     config: ConfigView
     clock: IReactorTime
     wall_ms: Callable[[], int]
+    shards: dict[int, TransactionShard] = field(factory=dict, init=False)
+    metrics: TransactionMetrics = field(factory=TransactionMetrics, init=False)
+    _stopped: bool = field(default=False, init=False)
+    _complain_at: float = field(default=0.0, init=False)
+    _log = Logger()
+
+    # Looking up.
 
     def partition_of(self, transactional_id: str) -> int:
         """The partition that holds a transactional id, of those there are or will be."""
-        raise NotImplementedError
+        topic = self._metadata.topic(TRANSACTIONS_TOPIC)
+        count = (
+            len(topic.partitions) if topic is not None else self.config.get(keys.TRANSACTION_STATE_LOG_NUM_PARTITIONS)
+        )
+        return partition_for(transactional_id, count)
+
+    def shard_of(self, transactional_id: str) -> TransactionShard:
+        """
+        The shard that a transactional id is in, or would be.
+
+        :raise ApiError: INVALID_REQUEST (no id), COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR,
+            COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        if not transactional_id:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "a transactional id has at least one character")
+        if self._stopped:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
+        number = self.partition_of(transactional_id)
+        shard = self.shards.get(number)
+        if shard is None:
+            raise ApiError(ErrorCode.NOT_COORDINATOR, f"{TRANSACTIONS_TOPIC}-{number} is not led by this broker")
+        if shard.loading:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{TRANSACTIONS_TOPIC}-{number} is being read")
+        return shard
+
+    @property
+    def loading(self) -> bool:
+        """Whether some transactional ids are not known yet."""
+        return any(shard.loading for shard in self.shards.values())
+
+    def active_shards(self) -> Iterator[TransactionShard]:
+        """Those that are loaded."""
+        return (shard for shard in list(self.shards.values()) if not shard.loading)
+
+    def describe(self, transactional_id: str) -> Transaction:
+        """
+        What is durable of a transactional id.
+
+        :raise ApiError: as :meth:`shard_of`, TRANSACTIONAL_ID_NOT_FOUND.
+        """
+        entry = self.shard_of(transactional_id).entries.get(transactional_id)
+        if entry is None or entry.current is None or _is_dying(entry):
+            raise ApiError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"there is no transactional id {transactional_id!r}")
+        return entry.current
+
+    def transactions(self) -> Sequence[Transaction]:
+        """All transactional ids of the shards that are loaded."""
+        return [
+            entry.current
+            for shard in self.active_shards()
+            for entry in shard.entries.values()
+            if entry.current is not None and not _is_dying(entry)
+        ]
+
+    def states(self) -> Counter[str]:
+        """How many transactional ids are in which state."""
+        return Counter(transaction.state.value for transaction in self.transactions())
+
+    # What producers ask.
 
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None = None
@@ -54,9 +146,26 @@ class TransactionCoordinator:
 
         :param timeout_ms: how long each of its transactions may take.
         :param expected: who it was so far, if it goes on after an error (KIP-360).
-        :raise ApiError: INVALID_REQUEST (no id), INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED.
+        :raise ApiError: as :meth:`shard_of`; INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED.
         """
-        raise NotImplementedError
+        return Deferred.fromCoroutine(self._init(transactional_id, timeout_ms, expected))
+
+    async def _init(
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
+    ) -> ProducerIdAndEpoch:
+        most = self.config.get(keys.TRANSACTION_MAX_TIMEOUT_MS)
+        if transactional_id and not 0 < timeout_ms <= most:
+            raise ApiError(
+                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+                f"a transaction timeout of {timeout_ms} ms; transaction.max.timeout.ms is {most}",
+            )
+
+        def decide(now: Transaction | None, fresh_id: int | None) -> Step:
+            if now is None:
+                self._check_room()
+            return machine.initialized(now, transactional_id, timeout_ms, expected, fresh_id, self.wall_ms())
+
+        return (await self._carry_out(transactional_id, decide)).producer
 
     def add_partitions(
         self,
@@ -70,9 +179,28 @@ class TransactionCoordinator:
 
         :param client_version: V1: the client asks; V2: it wrote to them.
         :return: fires when that is durable.
-        :raise ApiError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, POLICY_VIOLATION (too many).
+        :raise ApiError: as :meth:`shard_of`; INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, POLICY_VIOLATION (too many).
         """
-        raise NotImplementedError
+        return Deferred.fromCoroutine(self._add(transactional_id, producer, frozenset(partitions), client_version))
+
+    async def _add(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: frozenset[TopicPartition],
+        client_version: int,
+    ) -> None:
+        def decide(now: Transaction | None, fresh_id: int | None) -> Step:
+            most = self.config.get(keys.TRANSACTION_MAX_PARTITIONS)
+            step = machine.added(now, producer, partitions, client_version, most, self.wall_ms())
+            if step.written:
+                self._check_open(len(partitions))
+            return step
+
+        if client_version >= V2:
+            # Of one producer's batches, which go to several brokers at once, all but one would be refused.
+            await self._until_free(transactional_id)
+        await self._carry_out(transactional_id, decide)
 
     def verify(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
@@ -80,9 +208,10 @@ class TransactionCoordinator:
         """
         Whether partitions take part in the producer's transaction: NONE, or TRANSACTION_ABORTABLE.
 
-        :raise ApiError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED.
+        :raise ApiError: as :meth:`shard_of`; INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED.
         """
-        raise NotImplementedError
+        entry = self.shard_of(transactional_id).entries.get(transactional_id)
+        return machine.verified(None if entry is None else entry.current, producer, partitions)
 
     def end(
         self, transactional_id: str, producer: ProducerIdAndEpoch, commit: bool, client_version: int = V1
@@ -91,25 +220,153 @@ class TransactionCoordinator:
         Commit or abort the producer's transaction.
 
         :return: fires, when that is durable, with who the producer is from now on; markers are yet to be written.
-        :raise ApiError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE.
+        :raise ApiError: as :meth:`shard_of`; INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE.
         """
-        raise NotImplementedError
 
-    # For those who look.
+        def decide(now: Transaction | None, fresh_id: int | None) -> Step:
+            return machine.ended(now, producer, commit, client_version, fresh_id, self.wall_ms())
 
-    @property
-    def loading(self) -> bool:
-        """Whether some transactional ids are not known yet."""
-        raise NotImplementedError
+        async def ended() -> ProducerIdAndEpoch:
+            return machine.producer_after(await self._carry_out(transactional_id, decide))
 
-    def describe(self, transactional_id: str) -> Transaction:
+        return Deferred.fromCoroutine(ended())
+
+    def time_out(self, transactional_id: str) -> Deferred[Transaction]:
         """
-        What is durable of a transactional id.
+        Abort a transaction if it took too long.
 
-        :raise ApiError: INVALID_REQUEST, TRANSACTIONAL_ID_NOT_FOUND.
+        :raise ApiError: as :meth:`shard_of`.
         """
-        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-    def transactions(self) -> Sequence[Transaction]:
-        """All transactional ids of the shards that are loaded."""
-        raise NotImplementedError
+        def decide(now: Transaction | None, fresh_id: int | None) -> Step:
+            now_ms = self.wall_ms()
+            if now is None or not machine.is_overdue(now, now_ms):
+                raise ApiError(ErrorCode.INVALID_TXN_STATE, "there is no transaction that took too long")
+            return machine.timed_out(now, fresh_id, now_ms)
+
+        return Deferred.fromCoroutine(self._carry_out(transactional_id, decide))
+
+    # How it is carried out.
+
+    async def _carry_out(self, transactional_id: str, decide: Decide) -> Transaction:
+        """Decide, write what comes out, and give it once it holds."""
+        fresh_id: int | None = None
+        while True:
+            shard = self.shard_of(transactional_id)
+            entry = shard.entries.get(transactional_id)
+            if entry is not None and entry.pending is not None:
+                raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{entry.pending.state.value} is not durable yet")
+            try:
+                step = decide(None if entry is None else entry.current, fresh_id)
+            except ProducerIdNeeded:
+                # Meanwhile others may ask for the same: then it is decided by what came of that.
+                fresh_id = await self._ids.allocate()
+                continue
+            if step.written:
+                await shard.put(step.transaction)
+            if step.answer is not ErrorCode.NONE:
+                raise ApiError(step.answer)
+            return step.transaction
+
+    async def _until_free(self, transactional_id: str) -> None:
+        """Wait a little for what is being written of an id, and for the markers of the transaction before."""
+        end = self.clock.seconds() + PATIENCE_SECONDS
+        while True:
+            entry = self.shard_of(transactional_id).entries.get(transactional_id)
+            left = end - self.clock.seconds()
+            if entry is None or left <= 0:
+                return
+            if entry.pending is None and (entry.current is None or entry.current.state not in machine.ENDING):
+                return
+            await entry.settled().addTimeout(left, self.clock, onTimeoutCancel=lambda result, seconds: None)
+
+    def _check_room(self) -> None:
+        """
+        Refuse one more transactional id: names cost nothing, and a client could think of any number of them.
+
+        :raise ApiError: COORDINATOR_NOT_AVAILABLE: there are as many as there may be; others may go.
+        """
+        count = sum(len(shard.entries) for shard in self.shards.values())
+        self._check(count, keys.TRANSACTIONAL_ID_MAX_COUNT, "transactional ids")
+
+    def _check_open(self, more: int) -> None:
+        """
+        Refuse partitions beyond what all transactions together may have.
+
+        :raise ApiError: COORDINATOR_NOT_AVAILABLE: some end, others may begin.
+        """
+        count = sum(shard.partitions for shard in self.shards.values())
+        self._check(count + more - 1, keys.TRANSACTION_MAX_OPEN_PARTITIONS, "partitions in open transactions")
+
+    def _check(self, count: int, key: Key[int], what: str) -> None:
+        most = self.config.get(key)
+        if count < most:
+            return
+        sentence = f"there are {count} {what}, and {key.name} is {most}"
+        now = self.clock.seconds()
+        if now >= self._complain_at:
+            self._complain_at = now + COMPLAINT_SECONDS
+            self._log.warn("requests are refused: {why}", why=sentence)
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, sentence)
+
+    def _holds(self, shard: TransactionShard, transaction: Transaction) -> None:
+        """A state is durable: what follows from it?"""
+        if transaction.state is TransactionState.PREPARE_COMMIT:
+            self.metrics.committed += 1
+        elif transaction.state is TransactionState.PREPARE_ABORT:
+            self.metrics.aborted += 1
+        else:
+            return
+        self.markers.send(shard, transaction)
+
+    # Leadership.
+
+    def leads(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        """See :meth:`.ILeadershipListener.leads`."""
+        if topic_partition.topic != TRANSACTIONS_TOPIC or self._stopped:
+            return
+        log = StateLog(
+            self._replicas.get(*topic_partition),
+            self.clock,
+            self.wall_ms,
+            lambda: Codec.NONE,
+            lambda: self.config.get(keys.REQUEST_TIMEOUT_MS),
+        )
+        number = topic_partition.partition
+        shard = self.shards[number] = TransactionShard(number, leader_epoch, log, self._holds)
+        loading = Deferred.fromCoroutine(self._load(shard))
+        loading.addErrback(
+            lambda failure: self._log.failure("{partition} cannot be loaded", failure, partition=topic_partition)
+        )
+
+    def leads_no_more(self, topic_partition: TopicPartition) -> None:
+        """See :meth:`.ILeadershipListener.leads_no_more`."""
+        if topic_partition.topic == TRANSACTIONS_TOPIC:
+            self._resign(topic_partition.partition)
+
+    def stop(self) -> None:
+        """Take no more requests: the broker is stopping."""
+        self._stopped = True
+        for number in list(self.shards):
+            self._resign(number)
+        self.markers.stop()
+
+    def _resign(self, number: int) -> None:
+        shard = self.shards.pop(number, None)
+        if shard is not None:
+            shard.closed = True
+            self.markers.give_up(shard)
+
+    async def _load(self, shard: TransactionShard) -> None:
+        slice_bytes = self.config.get(keys.TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE)
+        if not await load(shard, slice_bytes, self.clock, self.metrics, lambda: not shard.closed):
+            return
+        shard.loading = False
+        for entry in list(shard.entries.values()):
+            # What the coordinator before has decided is carried out, whether it has begun to or not.
+            if entry.current is not None and entry.current.state in machine.ENDING:
+                self.markers.send(shard, entry.current)
+
+
+def _is_dying(entry: Entry) -> bool:
+    return entry.pending is not None and entry.pending.state is TransactionState.DEAD

@@ -4,26 +4,67 @@ How partitions take part in a transaction, asked from any broker: the coordinato
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Collection, Mapping
 
-from attrs import define
-from twisted.internet.defer import Deferred
+from attrs import define, field
+from twisted.internet.defer import Deferred, succeed
+from twisted.logger import Logger
 
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.peers import Peers
-from logbus.coordination.transactions.coordinator import TransactionCoordinator
-from logbus.errors import ErrorCode
+from logbus.coordination.transactions.coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
+from logbus.coordination.transactions.transaction import V2, ProducerIdAndEpoch
+from logbus.coordination.transactions.writer import grouped
+from logbus.errors import ApiError, ErrorCode, error_of
 from logbus.model import TopicPartition
+from logbus.wire.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+
+PARTICIPATION = "participation"
+WAYS = 4
+"""Connections to each coordinator: what waits for a transaction before it holds up what is behind it on one."""
+
+MOST_A_REQUEST = 100
+"""How many transactions one request names."""
+
+Outcomes = Mapping[TopicPartition, ErrorCode]
+
+
+@define(eq=False)
+class _Question:
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    partitions: frozenset[TopicPartition]
+    add: bool
+    answer: Deferred[Outcomes]
+
+    def all(self, code: ErrorCode) -> Outcomes:
+        return dict.fromkeys(self.partitions, _for_producers(code))
+
+    def settle(self, outcomes: Outcomes) -> None:
+        if not self.answer.called:  # Who asked may be gone.
+            self.answer.callback(outcomes)
 
 
 @define(eq=False)
 class TransactionParticipation:
-    """Asks the coordinators of transactions, on behalf of those who lead partitions."""
+    """
+    Asks the coordinators of transactions, on behalf of those who lead partitions.
+
+    Questions for the same broker go together, as many as came since the last request.
+    """
 
     _broker_id: int
     _metadata: ClusterMetadata
     _coordinator: TransactionCoordinator
     _peers: Peers
+    _queues: dict[int, deque[_Question]] = field(factory=lambda: defaultdict(deque), init=False)
+    _busy: dict[int, set[int]] = field(factory=lambda: defaultdict(set), init=False)
+    _log = Logger()
 
     def take_part(
         self,
@@ -32,7 +73,7 @@ class TransactionParticipation:
         producer_epoch: int,
         partitions: Collection[TopicPartition],
         add: bool,
-    ) -> Deferred[Mapping[TopicPartition, ErrorCode]]:
+    ) -> Deferred[Outcomes]:
         """
         Let partitions take part in a producer's transaction, or ask whether they do.
 
@@ -43,4 +84,101 @@ class TransactionParticipation:
             COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, NETWORK_EXCEPTION,
             REQUEST_TIMED_OUT: not now, try again; INVALID_REQUEST, INVALID_TXN_STATE, POLICY_VIOLATION: not at all.
         """
-        raise NotImplementedError
+        producer = ProducerIdAndEpoch(producer_id, producer_epoch)
+        question = _Question(transactional_id, producer, frozenset(partitions), add, Deferred())
+        number = self._coordinator.partition_of(transactional_id)
+        image = self._metadata.partition(TopicPartition(TRANSACTIONS_TOPIC, number))
+        if image is None or image.leader < 0:
+            return succeed(question.all(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        if image.leader == self._broker_id:
+            return Deferred.fromCoroutine(self._ask_here(question))
+        self._queues[image.leader].append(question)
+        self._dispatch(image.leader)
+        return question.answer
+
+    async def _ask_here(self, question: _Question) -> Outcomes:
+        coordinator = self._coordinator
+        try:
+            if not question.add:
+                found = coordinator.verify(question.transactional_id, question.producer, question.partitions)
+                return {partition: _for_producers(code) for partition, code in found.items()}
+            await coordinator.add_partitions(question.transactional_id, question.producer, question.partitions, V2)
+        except ApiError as e:
+            return question.all(e.code)
+        except Exception:
+            self._log.failure("a transaction cannot be asked about")
+            return question.all(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return question.all(ErrorCode.NONE)
+
+    def _dispatch(self, broker_id: int) -> None:
+        """Send what waits for a broker, as long as there is a way that is free."""
+        queue, busy = self._queues[broker_id], self._busy[broker_id]
+        while queue and len(busy) < WAYS:
+            batch = _batch(queue)
+            if not batch:
+                break
+            way = next(number for number in range(WAYS) if number not in busy)
+            busy.add(way)
+            sending = Deferred.fromCoroutine(self._send(broker_id, way, batch))
+            sending.addErrback(lambda failure: self._log.failure("a coordinator cannot be asked", failure))
+
+    async def _send(self, broker_id: int, way: int, batch: Mapping[str, _Question]) -> None:
+        found: dict[tuple[str, TopicPartition], ErrorCode] = {}
+        problem = ErrorCode.NETWORK_EXCEPTION
+        try:
+            request = AddPartitionsToTxnRequest(transactions=[_spelled(question) for question in batch.values()])
+            response = await self._peers.request(self._peers.broker(broker_id), request, f"{PARTICIPATION}-{way}")
+            # That brokers do not know each other is not the producer's affair.
+            if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                problem = ErrorCode.INVALID_TXN_STATE
+            elif response.error_code:
+                problem = error_of(response.error_code).code
+            for result in response.results_by_transaction:
+                for topic in result.topic_results:
+                    for one in topic.results_by_partition:
+                        partition = TopicPartition(topic.name, one.partition_index)
+                        found[result.transactional_id, partition] = error_of(one.partition_error_code).code
+        except ApiError as e:
+            problem = ErrorCode.COORDINATOR_NOT_AVAILABLE if e.code is ErrorCode.BROKER_NOT_AVAILABLE else e.code
+        finally:
+            self._busy[broker_id].discard(way)
+            for name, question in batch.items():
+                question.settle(
+                    {
+                        partition: _for_producers(found.get((name, partition), problem))
+                        for partition in question.partitions
+                    }
+                )
+        self._dispatch(broker_id)
+
+
+def _batch(queue: deque[_Question]) -> dict[str, _Question]:
+    """The next questions, one for each transactional id; those behind one of the same id wait."""
+    batch: dict[str, _Question] = {}
+    passed: list[_Question] = []
+    while queue and len(batch) < MOST_A_REQUEST:
+        question = queue.popleft()
+        if question.answer.called:
+            continue
+        if batch.setdefault(question.transactional_id, question) is not question:
+            passed.append(question)
+    queue.extendleft(reversed(passed))
+    return batch
+
+
+def _spelled(question: _Question) -> AddPartitionsToTxnTransaction:
+    return AddPartitionsToTxnTransaction(
+        transactional_id=question.transactional_id,
+        producer_id=question.producer.producer_id,
+        producer_epoch=question.producer.epoch,
+        verify_only=not question.add,
+        topics=[
+            AddPartitionsToTxnTopic(name=topic, partitions=list(numbers))
+            for topic, numbers in grouped(question.partitions).items()
+        ],
+    )
+
+
+def _for_producers(code: ErrorCode) -> ErrorCode:
+    """Those who write hear of a newer producer by the word that Produce has for it."""
+    return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code

@@ -1,0 +1,156 @@
+"""
+What time does to transactional ids: a transaction that takes too long is aborted, an id nobody uses is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.config import keys
+from logbus.config.key import Key
+from logbus.coordination.news import named
+from logbus.coordination.transactions.coordinator import TransactionCoordinator
+from logbus.coordination.transactions.machine import is_expired, is_overdue
+from logbus.coordination.transactions.shard import TransactionShard
+from logbus.errors import ApiError
+
+IDS_A_TURN = 1000
+"""How many ids are looked at before the reactor gets a turn."""
+
+
+@define(eq=False)
+class Rounds:
+    """
+    Something that is done again and again, and never twice at a time.
+
+    :ivar interval: the key that says how many ms lie between two rounds.
+    """
+
+    coordinator: TransactionCoordinator
+    interval: Key[int]
+    work: Callable[[], Deferred[None]]
+    _next: IDelayedCall | None = field(default=None, init=False)
+    _round: Deferred[None] | None = field(default=None, init=False)
+    _stopped: bool = field(default=False, init=False)
+    _log = Logger()
+
+    def start(self) -> None:
+        """Begin after one interval."""
+        interval_ms = self.coordinator.config.get(self.interval)
+        self._next = self.coordinator.clock.callLater(interval_ms / 1000, self._begin)
+
+    def stop(self) -> None:
+        """No more of it."""
+        self._stopped = True
+        if self._next is not None and self._next.active():
+            self._next.cancel()
+        if self._round is not None:
+            self._round.cancel()
+
+    def _begin(self) -> None:
+        self._round = self.work()
+        self._round.addErrback(self._failed).addBoth(lambda _: self._ended())
+
+    def _failed(self, failure: Failure) -> None:
+        if not self._stopped:
+            self._log.failure("a look at transactional ids failed", failure)
+
+    def _ended(self) -> None:
+        self._round = None
+        if not self._stopped:
+            self.start()
+
+
+@define(eq=False)
+class TransactionExpiry:
+    """Looks for what is overdue, in the intervals that are configured."""
+
+    coordinator: TransactionCoordinator
+    _rounds: tuple[Rounds, Rounds] = field(init=False)
+    _log = Logger()
+
+    @_rounds.default
+    def _two(self) -> tuple[Rounds, Rounds]:
+        timeouts = keys.TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS
+        removals = keys.TRANSACTION_REMOVE_EXPIRED_TRANSACTION_CLEANUP_INTERVAL_MS
+        return (
+            Rounds(self.coordinator, timeouts, lambda: Deferred.fromCoroutine(self.abort_overdue())),
+            Rounds(self.coordinator, removals, lambda: Deferred.fromCoroutine(self.forget_unused())),
+        )
+
+    def start(self) -> None:
+        """Begin the rounds."""
+        for rounds in self._rounds:
+            rounds.start()
+
+    def stop(self) -> None:
+        """End them."""
+        for rounds in self._rounds:
+            rounds.stop()
+
+    async def abort_overdue(self) -> None:
+        """Abort the transactions that took longer than they may."""
+        now_ms = self.coordinator.wall_ms()
+        left = IDS_A_TURN
+        for shard in self.coordinator.active_shards():
+            for transactional_id in list(shard.ongoing):
+                entry = shard.entries.get(transactional_id)
+                now = None if entry is None else entry.at_rest
+                if now is not None and is_overdue(now, now_ms):
+                    self._abort(transactional_id, now.timeout_ms)
+                left -= 1
+                if left <= 0:
+                    await deferLater(self.coordinator.clock, 0)
+                    left = IDS_A_TURN
+
+    def _abort(self, transactional_id: str, timeout_ms: int) -> None:
+        def aborted(_: object) -> None:
+            self.coordinator.metrics.timed_out += 1
+            self._log.info(
+                "transactional id {id}: the transaction took more than {timeout} ms and is aborted",
+                id=named(transactional_id),
+                timeout=timeout_ms,
+            )
+
+        def refused(failure: Failure) -> None:
+            failure.trap(ApiError)
+            # The next round tries again, or somebody else has ended it.
+            self._log.debug(
+                "transactional id {id} cannot be aborted: {why}",
+                id=named(transactional_id),
+                why=failure.getErrorMessage(),
+            )
+
+        self.coordinator.time_out(transactional_id).addCallbacks(aborted, refused).addErrback(
+            lambda failure: self._log.failure("an overdue transaction cannot be aborted", failure)
+        )
+
+    async def forget_unused(self) -> None:
+        """Forget the ids that nobody used for long."""
+        now_ms = self.coordinator.wall_ms()
+        expiration_ms = self.coordinator.config.get(keys.TRANSACTIONAL_ID_EXPIRATION_MS)
+        for shard in self.coordinator.active_shards():
+            ids = list(shard.entries)
+            for start in range(0, len(ids), IDS_A_TURN):
+                self._forget(shard, ids[start : start + IDS_A_TURN], now_ms, expiration_ms)
+                await deferLater(self.coordinator.clock, 0)
+
+    def _forget(self, shard: TransactionShard, ids: list[str], now_ms: int, expiration_ms: int) -> None:
+        stale = []
+        for transactional_id in ids:
+            entry = shard.entries.get(transactional_id)
+            now = None if entry is None else entry.at_rest
+            if now is not None and is_expired(now, now_ms, expiration_ms):
+                stale.append(transactional_id)
+        if not stale or shard.closed:
+            return
+        shard.forget(stale)
+        self.coordinator.metrics.expired += len(stale)
+        self._log.info("{count} transactional ids were not used for long and are forgotten", count=len(stale))

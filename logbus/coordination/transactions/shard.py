@@ -1,0 +1,170 @@
+"""
+One partition of ``__transaction_state`` that this broker leads, with the transactional ids whose state is in it.
+
+A state holds once it is durable. Until then the id is busy: whoever asks for something else is told to come again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.coordination.statelog import StateLog
+from logbus.coordination.transactions.machine import dead
+from logbus.coordination.transactions.records import encode_key, encode_value
+from logbus.coordination.transactions.states import TransactionState
+from logbus.coordination.transactions.transaction import Transaction
+from logbus.errors import ApiError, ErrorCode
+from logbus.wire.schema import EncodeError
+
+
+@define(eq=False)
+class Entry:
+    """
+    One transactional id.
+
+    :ivar current: what is durable of it; None: nothing yet.
+    :ivar pending: what is being written; None: nothing is.
+    :ivar waiting: who wants to know when that is settled.
+    """
+
+    current: Transaction | None
+    pending: Transaction | None = None
+    waiting: list[Deferred[None]] = field(factory=list)
+
+    @property
+    def at_rest(self) -> Transaction | None:
+        """What is durable of it, if nothing is being written."""
+        return self.current if self.pending is None else None
+
+    def settled(self) -> Deferred[None]:
+        """Fires when what is written next, or already, is durable, or failed; cancel it to wait no more."""
+        waiting: Deferred[None] = Deferred(self.waiting.remove)
+        self.waiting.append(waiting)
+        return waiting
+
+
+@define(eq=False)
+class TransactionShard:
+    """
+    The transactional ids of one partition.
+
+    :ivar number: of the partition.
+    :ivar epoch: the leader epoch in which this broker took it over: the coordinator epoch of its markers.
+    :ivar entries: by transactional id.
+    :ivar ongoing: the ids with a transaction that is under way.
+    :ivar partitions: how many take part in the transactions that are not over.
+    :ivar loading: the records are not all read yet: requests must be tried again.
+    :ivar closed: the partition is no longer led from here.
+    :ivar holds: told of each state that holds from now on.
+    """
+
+    number: int
+    epoch: int
+    log: StateLog
+    holds: Callable[[TransactionShard, Transaction], None]
+    entries: dict[str, Entry] = field(factory=dict, init=False)
+    ongoing: set[str] = field(factory=set, init=False)
+    partitions: int = field(default=0, init=False)
+    loading: bool = field(default=True, init=False)
+    closed: bool = field(default=False, init=False)
+    _log = Logger()
+
+    def put(self, transaction: Transaction) -> Deferred[None]:
+        """
+        Write a state of an id that is not busy.
+
+        :return: fires when it holds; who waits for it may go away.
+        :raise ApiError: see :meth:`.StateLog.append`; it does not hold, though it may be read after a start.
+        """
+        transactional_id = transaction.transactional_id
+        try:
+            record = (encode_key(transactional_id), encode_value(transaction))
+        except EncodeError as e:
+            raise ApiError(ErrorCode.INVALID_REQUEST, str(e)) from None
+        durable = self.log.append([record], ErrorCode.POLICY_VIOLATION)
+        entry = self.entries.get(transactional_id)
+        if entry is None:
+            entry = self.entries[transactional_id] = Entry(None)
+        entry.pending = transaction
+        answer: Deferred[None] = Deferred()
+        durable.addBoth(self._settle, entry, transaction, answer)
+        durable.addErrback(lambda failure: self._log.failure("a transaction cannot go on", failure))
+        return answer
+
+    def _settle(self, result: Failure | None, entry: Entry, transaction: Transaction, answer: Deferred[None]) -> None:
+        failed = isinstance(result, Failure)
+        entry.pending = None
+        if self.closed:
+            result = Failure(ApiError(ErrorCode.NOT_COORDINATOR, "another broker took over meanwhile"))
+        elif not failed:
+            self.hold(transaction, entry)
+        elif entry.current is None:
+            del self.entries[transaction.transactional_id]
+        waiting, entry.waiting = entry.waiting, []
+        for one in (answer, *waiting):
+            if not one.called:
+                if one is answer and isinstance(result, Failure):
+                    one.errback(result)
+                else:
+                    one.callback(None)
+        if not failed and not self.closed:
+            self.holds(self, transaction)
+
+    def hold(self, transaction: Transaction, entry: Entry | None = None) -> None:
+        """Let a state that is durable hold."""
+        transactional_id = transaction.transactional_id
+        if entry is None:
+            entry = self.entries.setdefault(transactional_id, Entry(None))
+        before = 0 if entry.current is None else len(entry.current.partitions)
+        self.partitions += len(transaction.partitions) - before
+        entry.current = transaction
+        if transaction.state is TransactionState.ONGOING:
+            self.ongoing.add(transactional_id)
+        else:
+            self.ongoing.discard(transactional_id)
+
+    def forget(self, transactional_ids: Collection[str]) -> None:
+        """
+        Delete ids that are idle.
+
+        Those that could not be deleted stay; the log says so.
+        """
+        ids: list[str] = []
+        records: list[tuple[bytes, bytes | None]] = []
+        for transactional_id in transactional_ids:
+            entry = self.entries[transactional_id]
+            assert entry.current is not None
+            entry.pending = dead(entry.current)
+            ids.append(transactional_id)
+            records.append((encode_key(transactional_id), None))
+        done = 0
+        try:
+            for appended, durable in self.log.append_all(records):
+                durable.addBoth(self._gone, ids[done : done + len(appended)])
+                durable.addErrback(lambda failure: self._log.failure("transactional ids are not forgotten", failure))
+                done += len(appended)
+        except ApiError as e:
+            self._gone(Failure(e), ids[done:])
+
+    def _gone(self, result: Failure | None, transactional_ids: Sequence[str]) -> None:
+        if isinstance(result, Failure) and not self.closed:
+            self._log.warn(
+                "{partition}: {count} transactional ids cannot be forgotten: {why}",
+                partition=self.log.replica.topic_partition,
+                count=len(transactional_ids),
+                why=result.getErrorMessage(),
+            )
+        for transactional_id in transactional_ids:
+            entry = self.entries[transactional_id]
+            entry.pending = None
+            if not isinstance(result, Failure):
+                del self.entries[transactional_id]
+            waiting, entry.waiting = entry.waiting, []
+            for one in waiting:
+                if not one.called:
+                    one.callback(None)

@@ -1,0 +1,136 @@
+"""
+Markers in the partitions that this broker leads: written, and told once they last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from attrs import define, frozen
+from twisted.internet.defer import Deferred, gatherResults, succeed
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.cluster.replicas import Replica, Replicas
+from logbus.coordination.transactions.states import TransactionState
+from logbus.coordination.transactions.transaction import Transaction
+from logbus.errors import ApiError, ErrorCode, StorageError
+from logbus.model import TopicPartition
+from logbus.records.control import ControlType, Marker
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+Completed = Callable[[int, int, bool, int], object]
+"""See :meth:`.GroupCoordinator.transaction_completed`."""
+
+
+@frozen
+class Ending:
+    """
+    How a producer's transaction ended.
+
+    :ivar producer_epoch: what the markers carry: whatever of the producer has an older one is refused from then on.
+    :ivar coordinator_epoch: the leader epoch of the partition of ``__transaction_state``.
+    :ivar version: how the client works, V1 or V2.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    coordinator_epoch: int
+    version: int = 0
+
+    @classmethod
+    def of(cls, transaction: Transaction, coordinator_epoch: int) -> Ending:
+        """The one that was decided."""
+        committed = transaction.state is TransactionState.PREPARE_COMMIT
+        return cls(
+            transaction.producer_id,
+            transaction.producer_epoch,
+            committed,
+            coordinator_epoch,
+            transaction.client_version,
+        )
+
+
+Outcomes = Mapping[TopicPartition, ErrorCode]
+
+
+@define(eq=False)
+class MarkerWriter:
+    """
+    Writes markers.
+
+    :ivar completed: told of each that lasts in a partition of ``__consumer_offsets``.
+    :ivar timeout_ms: how long one may take to last.
+    """
+
+    replicas: Replicas
+    completed: Completed
+    clock: IReactorTime
+    wall_ms: Callable[[], int]
+    timeout_ms: Callable[[], int]
+    _log = Logger()
+
+    def write(self, ending: Ending, partitions: Collection[TopicPartition]) -> Deferred[Outcomes]:
+        """
+        Append the marker to partitions.
+
+        :return: fires when it lasts in all, or will not, with NONE or an error for each; it never fails.
+        """
+        outcomes: dict[TopicPartition, ErrorCode] = {}
+        waits = [self._write_one(ending, partition, outcomes) for partition in partitions]
+        all_done: Deferred[list[None]] = gatherResults(waits, consumeErrors=True)
+        return all_done.addCallback(lambda _: outcomes)
+
+    def _write_one(
+        self, ending: Ending, partition: TopicPartition, outcomes: dict[TopicPartition, ErrorCode]
+    ) -> Deferred[None]:
+        type = ControlType.COMMIT if ending.committed else ControlType.ABORT
+        marker = Marker(type, ending.coordinator_epoch)
+        try:
+            replica: Replica = self.replicas.leader(*partition)
+            appended = replica.append_marker(
+                ending.producer_id, ending.producer_epoch, marker, self.wall_ms(), ending.version
+            )
+            durable = replica.durable()
+        except (ApiError, StorageError) as e:
+            outcomes[partition] = _code_of(e)
+            return succeed(None)
+
+        def lasts(_: object) -> None:
+            if partition.topic == OFFSETS_TOPIC:
+                self.completed(partition.partition, ending.producer_id, ending.committed, appended.base_offset)
+            outcomes[partition] = ErrorCode.NONE
+
+        def lost(failure: Failure) -> None:
+            error = failure.value
+            if not isinstance(error, (ApiError, StorageError)):
+                self._log.failure("a marker in {partition} failed", failure, partition=partition)
+            outcomes[partition] = _code_of(error)
+
+        if durable is None:
+            durable = succeed(None)
+        else:
+            seconds = self.timeout_ms() / 1000
+            durable.addTimeout(seconds, self.clock, onTimeoutCancel=_timed_out)
+        return durable.addCallback(lasts).addErrback(lost)
+
+
+def _timed_out(result: object, seconds: float) -> None:
+    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"a marker did not last after {seconds:g} s")
+
+
+def _code_of(error: BaseException | None) -> ErrorCode:
+    if isinstance(error, ApiError):
+        return error.code
+    return ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, StorageError) else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def grouped(partitions: Collection[TopicPartition]) -> dict[str, Sequence[int]]:
+    """Partitions by topic."""
+    found: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        found.setdefault(topic, []).append(partition)
+    return dict(found)

@@ -1,0 +1,174 @@
+"""
+Transactions, as producers and other brokers drive them: AddPartitionsToTxn, AddOffsetsToTxn, EndTxn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from attrs import define, frozen
+from twisted.internet.defer import Deferred, gatherResults
+
+from logbus.cluster.metadata import ClusterMetadata
+from logbus.coordination.groups import OFFSETS_TOPIC, GroupCoordinator
+from logbus.coordination.transactions.coordinator import TransactionCoordinator
+from logbus.coordination.transactions.transaction import V1, V2, ProducerIdAndEpoch
+from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.routing import serves, task
+from logbus.model import TopicPartition
+from logbus.net.context import RequestContext
+from logbus.wire.connection import Request
+from logbus.wire.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    EndTxnRequest,
+    EndTxnResponse,
+)
+
+FENCED_VERSION = 2
+"""The first version of these requests that knows PRODUCER_FENCED."""
+
+BATCHED_VERSION = 4
+"""AddPartitionsToTxn for several transactions, which brokers ask for."""
+
+ABORTABLE_VERSION = 5
+"""The first version of AddPartitionsToTxn that knows TRANSACTION_ABORTABLE."""
+
+BUMPING_VERSION = 5
+"""The first version of EndTxn whose clients take the epoch of the next transaction from the answer (KIP-890)."""
+
+Outcomes = Mapping[TopicPartition, ErrorCode]
+
+
+def known_to(code: ErrorCode, version: int, first: int = FENCED_VERSION) -> ErrorCode:
+    """An error in the words that a client of this version understands; ``first`` knows PRODUCER_FENCED."""
+    if code is ErrorCode.PRODUCER_FENCED and version < first:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code
+
+
+@frozen
+class _Wish:
+    """Partitions that are to be in one transaction, or are said to be."""
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    partitions: Collection[TopicPartition]
+    verify_only: bool
+
+
+@define(eq=False)
+class TransactionHandlers:
+    """
+    Serves what changes transactions.
+
+    :param internal_topics: topics that only brokers write to.
+    """
+
+    _coordinator: TransactionCoordinator
+    _groups: GroupCoordinator
+    _metadata: ClusterMetadata
+    _internal_topics: frozenset[str]
+
+    @serves(24, 0, 5)
+    @task
+    async def add_partitions_to_txn(self, context: RequestContext, request: Request) -> AddPartitionsToTxnResponse:
+        message: AddPartitionsToTxnRequest = request.message
+        version = request.api_version
+        if version < BATCHED_VERSION:
+            producer = ProducerIdAndEpoch(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
+            partitions = _partitions(message.v3_and_below_topics)
+            wish = _Wish(message.v3_and_below_transactional_id, producer, partitions, verify_only=False)
+            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(await self._add(wish, version)))
+        wishes = [
+            _Wish(
+                one.transactional_id,
+                ProducerIdAndEpoch(one.producer_id, one.producer_epoch),
+                _partitions(one.topics),
+                one.verify_only,
+            )
+            for one in message.transactions
+        ]
+        all_outcomes = await gatherResults(
+            [Deferred.fromCoroutine(self._add(wish, version)) for wish in wishes], consumeErrors=True
+        )
+        return AddPartitionsToTxnResponse(
+            results_by_transaction=[
+                AddPartitionsToTxnResult(transactional_id=wish.transactional_id, topic_results=_results(outcomes))
+                for wish, outcomes in zip(wishes, all_outcomes, strict=True)
+            ]
+        )
+
+    async def _add(self, wish: _Wish, version: int) -> Outcomes:
+        """What became of each partition: all are added, or none."""
+        impossible = self._impossible(wish.partitions, by_client=version < BATCHED_VERSION)
+        if impossible:
+            return {name: impossible.get(name, ErrorCode.OPERATION_NOT_ATTEMPTED) for name in wish.partitions}
+        try:
+            if wish.verify_only:
+                found = self._coordinator.verify(wish.transactional_id, wish.producer, wish.partitions)
+                if version >= ABORTABLE_VERSION:
+                    return found
+                return {name: code and ErrorCode.INVALID_TXN_STATE for name, code in found.items()}
+            client_version = V1 if version < BATCHED_VERSION else V2
+            await self._coordinator.add_partitions(
+                wish.transactional_id, wish.producer, wish.partitions, client_version
+            )
+        except ApiError as e:
+            return dict.fromkeys(wish.partitions, known_to(e.code, version))
+        return dict.fromkeys(wish.partitions, ErrorCode.NONE)
+
+    def _impossible(
+        self, partitions: Collection[TopicPartition], *, by_client: bool
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Those that cannot be in a transaction."""
+        found: dict[TopicPartition, ErrorCode] = {}
+        for name in partitions:
+            if by_client and name.topic in self._internal_topics:
+                # Offsets take part by AddOffsetsToTxn.
+                found[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif self._metadata.partition(name) is None:
+                found[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return found
+
+    @serves(25, 0, 4)
+    @task
+    async def add_offsets_to_txn(self, context: RequestContext, request: Request) -> AddOffsetsToTxnResponse:
+        message: AddOffsetsToTxnRequest = request.message
+        partition = TopicPartition(OFFSETS_TOPIC, self._groups.partition_of(message.group_id))
+        producer = ProducerIdAndEpoch(message.producer_id, message.producer_epoch)
+        try:
+            await self._coordinator.add_partitions(message.transactional_id, producer, [partition])
+        except ApiError as e:
+            return AddOffsetsToTxnResponse(error_code=known_to(e.code, request.api_version))
+        return AddOffsetsToTxnResponse()
+
+    @serves(26, 0, 5)
+    @task
+    async def end_txn(self, context: RequestContext, request: Request) -> EndTxnResponse:
+        message: EndTxnRequest = request.message
+        producer = ProducerIdAndEpoch(message.producer_id, message.producer_epoch)
+        client_version = V1 if request.api_version < BUMPING_VERSION else V2
+        try:
+            after = await self._coordinator.end(message.transactional_id, producer, message.committed, client_version)
+        except ApiError as e:
+            return EndTxnResponse(error_code=known_to(e.code, request.api_version))
+        return EndTxnResponse(producer_id=after.producer_id, producer_epoch=after.epoch)
+
+
+def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    return list(dict.fromkeys(TopicPartition(topic.name, number) for topic in topics for number in topic.partitions))
+
+
+def _results(outcomes: Outcomes) -> list[AddPartitionsToTxnTopicResult]:
+    found: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
+    for name, code in outcomes.items():
+        result = AddPartitionsToTxnPartitionResult(partition_index=name.partition, partition_error_code=code)
+        found.setdefault(name.topic, []).append(result)
+    return [AddPartitionsToTxnTopicResult(name=topic, results_by_partition=results) for topic, results in found.items()]
