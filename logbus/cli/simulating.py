@@ -42,10 +42,23 @@ if TYPE_CHECKING:
 @click.option(
     "--between", type=click.FloatRange(min=0.1), default=8.0, show_default=True, help="Seconds from fault to fault."
 )
+@click.option(
+    "--workload",
+    type=click.Choice(["both", "records", "transactions"]),
+    default="records",
+    show_default=True,
+    help="What clients do.",
+)
 @click.option("--flush/--no-flush", default=True, show_default=True, help="log.flush.before.ack of the topic.")
 @click.option("--schedule", "schedule_text", metavar="JSON", default=None, help="Just these faults, or @FILE.")
 @click.option("--shrink/--no-shrink", default=True, show_default=True, help="Look for the faults that it takes.")
-@click.option("--expect-acked", type=click.IntRange(min=0), default=1, show_default=True, help="Batches, or it fails.")
+@click.option(
+    "--expect-acked",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Batches and transactions, or it fails.",
+)
 @click.option("--expect-faults", type=click.IntRange(min=0), default=0, show_default=True, help="Faults, or it fails.")
 @json_option
 def simulate(
@@ -60,6 +73,7 @@ def simulate(
     rate: float,
     faults: str,
     between: float,
+    workload: str,
     flush: bool,
     schedule_text: str | None,
     shrink: bool,
@@ -81,8 +95,8 @@ def simulate(
     """
     from twisted.logger import globalLogBeginner
 
-    from logbus.testing.simulation.run import Settings
     from logbus.testing.simulation.series import run_series
+    from logbus.testing.simulation.settings import WORKLOADS, Settings
 
     factor = min(3, brokers) if replication_factor is None else replication_factor
     if factor > brokers:
@@ -90,7 +104,8 @@ def simulate(
     minimum = min(2, factor) if min_insync is None else min_insync
     if minimum > factor:
         raise click.BadParameter(f"of {factor} replicas {minimum} cannot be in sync", param_hint="--min-insync")
-    kinds = _kinds(faults)
+    workloads = WORKLOADS if workload == "both" else (workload,)
+    kinds = _kinds(faults, workloads)
     schedule = None if schedule_text is None else _schedule(schedule_text, brokers)
     settings = Settings(
         brokers=brokers,
@@ -102,6 +117,7 @@ def simulate(
         kinds=kinds,
         between=between,
         flush=flush,
+        workloads=workloads,
     )
     globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
     progress = Progress()
@@ -109,7 +125,8 @@ def simulate(
     def show(series: Series, seed: int) -> None:
         progress.show(
             f"seed {seed}: {series.virtual_seconds / 3600:.2f} h at {series.ratio:.0f}x, {series.acknowledged} batches "
-            f"acknowledged, {series.faults} faults, {len(series.failures)} failures"
+            f"acknowledged, {series.committed} transactions committed, {series.faults} faults, "
+            f"{len(series.failures)} failures"
         )
 
     series = run_series(
@@ -129,24 +146,25 @@ def simulate(
     if series.failures:
         sys.exit(1)
     for what, count, least in (
-        ("batches were acknowledged", series.acknowledged, expect_acked),
+        ("batches or transactions were acknowledged", series.acknowledged + series.committed, expect_acked),
         ("faults had an effect", series.faults, expect_faults),
     ):
         if count < least:
             raise click.ClickException(f"only {count} {what}, not {least}: this run shows nothing")
 
 
-def _kinds(text: str) -> tuple[str, ...]:
-    from logbus.testing.simulation.schedule import KINDS
+def _kinds(text: str, workloads: tuple[str, ...]) -> tuple[str, ...]:
+    from logbus.testing.simulation.settings import kinds_for
 
+    possible = kinds_for(workloads)
     if text == "all":
-        return tuple(KINDS)
+        return possible
     if text == "none":
         return ()
     kinds = tuple(filter(None, (part.strip() for part in text.split(","))))
-    unknown = [kind for kind in kinds if kind not in KINDS]
+    unknown = [kind for kind in kinds if kind not in possible]
     if unknown:
-        known = ", ".join(sorted(KINDS))
+        known = ", ".join(sorted(possible))
         raise click.BadParameter(f"there is no fault {', '.join(unknown)}; there are: {known}", param_hint="--faults")
     return kinds
 
@@ -177,6 +195,8 @@ def _print(series: Series) -> None:
         f"{series.acknowledged} of {series.sent} batches acknowledged; a consumer was behind by "
         f"{series.worst_lag:.1f} s at the most"
     )
+    if series.begun:
+        click.echo(f"{series.committed} of {series.begun} transactions committed")
     kinds = sorted(series.effects.keys() | series.moot.keys())
     if kinds:
         print_table(

@@ -7,6 +7,7 @@ from random import Random
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import TCP4ClientEndpoint
 from twisted.internet.error import ConnectError
+from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
@@ -88,8 +89,7 @@ class View:
             waiting.append(mine)
             return await mine
         waiting = self._connecting[key] = [mine]
-        host, port = self._brokers[broker_id]
-        endpoint = TCP4ClientEndpoint(self.reactor, host, port, timeout=CONNECT_SECONDS)
+        endpoint = self.endpoint(*self._brokers[broker_id])
 
         def done(result: Channel | Failure) -> None:
             del self._connecting[key]
@@ -107,6 +107,10 @@ class View:
 
         connect(endpoint, self._timers, client_id=self.reactor.host, timeout=ANSWER_SECONDS).addBoth(done)
         return await mine
+
+    def endpoint(self, host: str, port: int) -> IStreamClientEndpoint:
+        """Where a broker is."""
+        return TCP4ClientEndpoint(self.reactor, host, port, timeout=CONNECT_SECONDS)
 
     async def refresh(self) -> None:
         """Ask some broker who leads what; several who ask together share the answer."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, field
 from twisted.internet.defer import Deferred
 from twisted.logger import ILogObserver, LogLevel, globalLogPublisher
 from twisted.python.failure import Failure
@@ -27,66 +27,23 @@ from logbus.testing.simulation.nemesis import Nemesis
 from logbus.testing.simulation.network import Network
 from logbus.testing.simulation.node import EPOCH_S, PORT, BrokerNode, World, host_of
 from logbus.testing.simulation.operations import Operator
-from logbus.testing.simulation.producers import Producer
+from logbus.testing.simulation.participants import TransactionNemesis
 from logbus.testing.simulation.reactor import NodeReactor
-from logbus.testing.simulation.schedule import KINDS, Fault, draw_schedule
+from logbus.testing.simulation.records import TOPIC, Records
+from logbus.testing.simulation.schedule import Fault, draw_schedule
+from logbus.testing.simulation.settings import RECORDS, TRANSACTIONS, Settings
 from logbus.testing.simulation.store import Ensemble
-from logbus.testing.simulation.workload import Consumer, Job
+from logbus.testing.simulation.transactions import LEDGER, STATE_TOPIC, TOPICS, Transactions
+from logbus.testing.simulation.workload import Job
 from logbus.wire.messages.topics import CreatableTopic, CreateTopicsRequest
 
-TOPIC = "numbers"
 START_S = 60.0
 HEAL_S = 30.0
 """Everything is to work again so many seconds after the last fault was mended."""
 CLIENT_HOST = "10.0.1.1"
 
+_ALL_TOPICS = (*TOPICS, STATE_TOPIC, "__consumer_offsets")
 _DISK_ERRORS = frozenset({ErrorCode.KAFKA_STORAGE_ERROR})
-
-
-@frozen
-class Settings:
-    """
-    What is simulated.
-
-    :ivar rate: batches a second, over all producers.
-    :ivar seconds: for how long clients work while things go wrong.
-    :ivar kinds: of faults; ``between``: seconds from one fault to the next, on average.
-    :ivar flush: ``log.flush.before.ack``.
-    :ivar lag: how long a replica in sync may be behind, in seconds; ``latency``: of every link, likewise.
-    :ivar fetch_bytes: ``replica.fetch.max.bytes``; with 1 a follower gets one batch at a time, and is slow to catch up.
-    """
-
-    brokers: int = 3
-    partitions: int = 2
-    replication: int = 3
-    min_insync: int = 2
-    rate: float = 5.0
-    seconds: float = 60.0
-    kinds: tuple[str, ...] = tuple(KINDS)
-    between: float = 8.0
-    flush: bool = True
-    session_timeout: float = 6.0
-    lag: float = 10.0
-    latency: float = 0.0002
-    fetch_bytes: int = 1 << 20
-
-    def config(self) -> dict[str, str]:
-        """Of every broker, by Kafka's names."""
-        return {
-            "zookeeper.connect": "",
-            "zookeeper.session.timeout.ms": str(int(self.session_timeout * 1000)),
-            "log.flush.before.ack": "true" if self.flush else "false",
-            "log.flush.interval.messages": "9223372036854775807" if self.flush else "20",
-            "log.segment.bytes": "4096",
-            "default.replication.factor": str(self.replication),
-            "min.insync.replicas": str(self.min_insync),
-            "offsets.topic.replication.factor": str(self.replication),
-            "offsets.topic.num.partitions": "1",
-            "replica.lag.time.max.ms": str(int(self.lag * 1000)),
-            "replica.fetch.max.bytes": str(self.fetch_bytes),
-            # Clocks that jump are not to keep producers out.
-            "log.message.timestamp.after.max.ms": "9223372036854775807",
-        }
 
 
 @define
@@ -96,7 +53,7 @@ class Outcome:
 
     :ivar seed: what it was made from; ``schedule``: the faults; ``told``: what happened, as lines.
     :ivar anomalies: what must not be.
-    :ivar acknowledged: batches.
+    :ivar acknowledged: batches; ``committed``: transactions.
     :ivar effects: faults that had an effect, by kind; ``moot``: those that had none.
     :ivar errors: what clients were told, by name.
     :ivar phantoms: values that were read, and went with the power of all members, where that may be.
@@ -108,6 +65,8 @@ class Outcome:
     anomalies: list[Anomaly]
     acknowledged: int
     sent: int
+    committed: int
+    begun: int
     effects: Counter[str]
     moot: Counter[str]
     errors: Counter[str]
@@ -137,7 +96,9 @@ class Run:
     nodes: dict[int, BrokerNode] = field(factory=dict, init=False)
     inspector: Inspector = field(factory=Inspector, init=False)
     job: Job = field(init=False)
-    _losses: Losses = field(init=False)
+    _records: Records | None = field(default=None, init=False)
+    _transactions: Transactions | None = field(default=None, init=False)
+    _losses: list[Losses] = field(factory=list, init=False)
     _garbage: Garbage = field(factory=Garbage, init=False)
 
     def run(self) -> Outcome:
@@ -166,45 +127,53 @@ class Run:
             session_timeout=settings.session_timeout,
         )
         self.world = World(clock, network, ensemble, Random(random.getrandbits(64)))
-        self._losses = Losses(TOPIC, ensemble.tree, lambda: clock.now)
-        ensemble.clients.append(self._losses)
+        for topic in (TOPIC, *(_ALL_TOPICS if TRANSACTIONS in settings.workloads else ())):
+            self._losses.append(Losses(topic, ensemble.tree, lambda: clock.now))
+        ensemble.clients += self._losses
         brokers = list(range(1, settings.brokers + 1))
         drawn = draw_schedule(
             Random(random.getrandbits(64)), brokers, settings.seconds, settings.kinds, settings.between
         )
         schedule = drawn if self.schedule is None else list(self.schedule)
         for broker_id in brokers:
-            node = BrokerNode(self.world, broker_id, settings.config(), self.inspector.watch, self._losses.power_went)
+            node = BrokerNode(self.world, broker_id, settings.config(), self.inspector.watch, self._power_went)
             self.nodes[broker_id] = node
             node.start()
         self.job = Job(History(), lambda: EPOCH_S + clock.now)
         client = NodeReactor(clock, network, CLIENT_HOST)
         network.started(client)
         self._clients = client
-        operator = Operator(self._view(), settings.partitions, settings.replication)
-        nemesis = Nemesis(self.world, self.nodes, [CLIENT_HOST], self._note, operator)
-        producers, consumers = self._begin()
-        if producers:
+        operator = Operator(
+            self._view(LEDGER if TRANSACTIONS in settings.workloads else TOPIC),
+            settings.partitions,
+            settings.replication,
+        )
+        hosts = [CLIENT_HOST]
+        nemesis = Nemesis(self.world, self.nodes, hosts, self._note, operator)
+        if TRANSACTIONS in settings.workloads:
+            work = self._transactions = Transactions(settings, self.world, self._view, self._found, self._client_failed)
+            hosts += work.hosts
+            nemesis = TransactionNemesis(self.world, self.nodes, hosts, self._note, operator, transactions=work)
+        if self._begin():
             start = clock.now
             for fault in schedule:
                 clock.at(start + fault.at, None, nemesis.do, fault)
             for _ in range(int(settings.seconds)):
                 clock.run_until(clock.now + 1)
                 self.inspector.look(list(self.nodes.values()))
-            self.job.over = True
+            for each in self._works:
+                each.over()
             nemesis.mend_all()
-            self._heal(producers, consumers)
-        else:
-            consumers = []
+            self._heal()
         return self._outcome(schedule, nemesis)
 
     # The story.
 
-    def _view(self) -> View:
+    def _view(self, topic: str) -> View:
         brokers = {each: (host_of(each), PORT) for each in self.nodes}
-        return View(self._clients, brokers, TOPIC, self.world.generator())
+        return View(self._clients, brokers, topic, self.world.generator())
 
-    def _wait(self, condition: Any, seconds: float) -> bool:
+    def _wait(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Let time go on until something is true."""
         end = self.clock.now + seconds
         while not condition():
@@ -213,108 +182,74 @@ class Run:
             self.clock.run_until(min(self.clock.now + 0.25, end))
         return True
 
-    def _begin(self) -> tuple[list[Producer], list[Consumer]]:
-        """Wait for the brokers, make the topic, and start the clients."""
+    def _begin(self) -> bool:
+        """Wait for the brokers, make the topics, and start the clients; whether that could be done."""
         settings = self.settings
         if not self._wait(lambda: all(node.ready for node in self.nodes.values()), START_S):
             self._found("no-start", f"brokers {self._not_ready()} were not ready {START_S:g} s after the start")
-            return [], []
-        view = self._view()
+            return False
+        view = self._view(TOPIC)
         created: list[Any] = []
         Deferred.fromCoroutine(self._create(view)).addBoth(created.append)
-        if not self._wait(lambda: created, START_S) or isinstance(created[0], Failure):
-            self._found("no-topic", f"the topic could not be created: {created}")
-            return [], []
-        producers, consumers = [], []
-        count = 2 * settings.partitions
-        for index in range(count):
-            producer = Producer(
-                f"producer {index}",
-                view,
-                index % settings.partitions,
-                self.job,
-                count / settings.rate,
-                idempotent=index < settings.partitions,
-                random=self.world.generator(),
-                careless=0.0 if index < settings.partitions else 0.3,
+        if not self._wait(lambda: bool(created), START_S) or isinstance(created[0], Failure):
+            self._found("no-topic", f"the topics could not be created: {created}")
+            return False
+        if RECORDS in settings.workloads:
+            self._records = Records(
+                settings, self.job, view, self._view, self.world.generator, self._found, self._client_failed
             )
-            producers.append(producer)
-        for index in range(settings.partitions + 1):
-            partition = index % settings.partitions
-            version = 12 if index % 2 else 16
-            consumers.append(
-                Consumer(f"consumer {index}", self._view(), partition, self.job, self.world.generator(), version)
-            )
-        for work in [*(each.run() for each in producers), *(each.run() for each in consumers)]:
-            Deferred.fromCoroutine(work).addErrback(self._client_failed)
-        return producers, consumers
+            self._records.start()
+        if self._transactions is not None:
+            self._transactions.start()
+        return True
 
     async def _create(self, view: View) -> None:
         settings = self.settings
-        while True:
+        names = {*([TOPIC] if RECORDS in settings.workloads else []), *(TOPICS if self._transactions else [])}
+        while names:
             broker_id = view.random.choice(sorted(self.nodes))
-            topic = CreatableTopic(
-                name=TOPIC,
-                num_partitions=settings.partitions,
-                replication_factor=settings.replication,
-                assignments=[],
-                configs=[],
-            )
+            topics = [
+                CreatableTopic(
+                    name=name,
+                    num_partitions=settings.partitions,
+                    replication_factor=settings.replication,
+                    assignments=[],
+                    configs=[],
+                )
+                for name in sorted(names)
+            ]
             try:
                 channel = await view.channel(broker_id, "admin")
-                response = await channel.request(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+                response = await channel.request(CreateTopicsRequest(topics=topics, timeout_ms=10_000))
             except (LogbusError, Unavailable):
                 await view.sleep(0.5)
                 continue
-            code = response.topics[0].error_code
-            if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                return
-            self.job.errors[name_of(code)] += 1
-            await view.sleep(0.5)
+            for topic in response.topics:
+                if topic.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    names.discard(topic.name)
+                else:
+                    self.job.errors[name_of(topic.error_code)] += 1
+            if names:
+                await view.sleep(0.5)
 
-    def _heal(self, producers: list[Producer], consumers: list[Consumer]) -> None:
+    def _heal(self) -> None:
         """All is mended: everything must work again in time, and everything acknowledged must be readable."""
         mended = self.clock.now
         nodes = list(self.nodes.values())
         if not self._wait(lambda: all(node.ready for node in nodes), HEAL_S):
             self._found("not-back", f"brokers {self._not_ready()} were not ready {HEAL_S:g} s after all was mended")
-        probes = [
-            Producer(f"probe {index}", self._view(), index, self.job, 1.0, idempotent=True, random=Random(index))
-            for index in range(self.settings.partitions)
-        ]
-        written: set[int] = set()
-        for probe in probes:
-            Deferred.fromCoroutine(self._probe(probe, written)).addErrback(self._client_failed)
-        left = max(mended + HEAL_S - self.clock.now, 1.0)
-        if not self._wait(lambda: len(written) == len(probes), left):
-            silent = [probe.partition for probe in probes if probe.partition not in written]
-            self._found("not-writable", f"partitions {silent} took no write {HEAL_S:g} s after all was mended")
-        # Until nothing new comes, and for as long as a producer may still try.
-        self._wait(lambda: self._all_read(consumers), HEAL_S)
+        for work in self._works:
+            work.probe(max(mended + HEAL_S - self.clock.now, 1.0), self._wait)
+        # For as long as a producer may still try.
         self.clock.run_until(self.clock.now + 12)
-        # And once more, all of it, by consumers that begin only now.
-        readers = [
-            Consumer(f"reader {index}", self._view(), index, self.job, self.world.generator())
-            for index in range(self.settings.partitions)
-        ]
-        for reader in readers:
-            Deferred.fromCoroutine(reader.run()).addErrback(self._client_failed)
-        everybody = [*consumers, *readers]
-        if not self._wait(lambda: self._all_read(everybody), HEAL_S):
-            behind = [f"{each.name} at {each.position} of {each.end}" for each in everybody if not each.is_at_the_end]
-            self._found("not-readable", f"{', '.join(behind)}, {HEAL_S:g} s after the last write")
-        for consumer in everybody:
-            consumer.stop()
+        for work in self._works:
+            work.read_again(HEAL_S, self._wait)
         self.inspector.look(nodes)
         self.inspector.compare(nodes)
 
-    async def _probe(self, probe: Producer, written: set[int]) -> None:
-        while not await probe.send():
-            await probe.view.sleep(0.2)
-        written.add(probe.partition)
-
-    def _all_read(self, consumers: list[Consumer]) -> bool:
-        return all(consumer.is_at_the_end for consumer in consumers)
+    @property
+    def _works(self) -> list[Records | Transactions]:
+        return [work for work in (self._records, self._transactions) if work is not None]
 
     def _not_ready(self) -> list[int]:
         return [node.broker_id for node in self.nodes.values() if not node.ready]
@@ -343,14 +278,26 @@ class Run:
             return
         self._found("error-logged", failure.getTraceback())
 
+    def _power_went(self, broker_id: int) -> None:
+        for each in self._losses:
+            each.power_went(broker_id)
+
     def _outcome(self, schedule: list[Fault], nemesis: Nemesis) -> Outcome:
         history = self.job.history
         strange = self.job.strange
-        readers = frozenset(f"reader {index}" for index in range(self.settings.partitions))
-        losses = self._losses.at if self._may_lose else {}
+        readers = self._records.readers if self._records is not None else frozenset()
+        losses = self._losses[0].at if self._may_lose else {}
         unexcused = history.without_losses(readers, losses, acknowledged=not self.settings.flush)
         found = [each for each in (*strange, *self.inspector.found) if not self._follows(each, losses)]
         anomalies = [*self.anomalies, *found, *unexcused.check(readers=readers)]
+        work = self._transactions
+        if work is not None:
+            # What was decided may be lost where everything may: that tears what it decided about.
+            if not (self._may_lose and any(each.at for each in self._losses)):
+                anomalies += work.anomalies()
+            for line in work.outcomes:
+                self._note(line)
+            self.job.errors.update(work.errors)
         for node in self.nodes.values():
             anomalies += [Anomaly("gave-up", what) for what in node.trouble]
         for send in history.sends:
@@ -361,6 +308,8 @@ class Run:
             anomalies=anomalies,
             acknowledged=sum(send.outcome == "ok" for send in history.sends),
             sent=len(history.sends),
+            committed=work.committed if work is not None else 0,
+            begun=work.begun if work is not None else 0,
             effects=nemesis.effects,
             moot=nemesis.moot,
             errors=self.job.errors,

@@ -20,7 +20,7 @@ class Fault:
     """
     Something that goes wrong.
 
-    :ivar at: seconds after the clients began; ``kind``: a key of :data:`KINDS`; ``args``: of that kind.
+    :ivar at: seconds after the clients began; ``kind``: a key of :data:`ALL_KINDS`; ``args``: of that kind.
     """
 
     at: float
@@ -42,7 +42,7 @@ def fault_from_json(value: Any, brokers: int) -> Fault:
     try:
         at, kind, args = value
         fault = Fault(float(at), kind, dict(args))
-        _, least, draw = KINDS[kind]
+        _, least, draw = ALL_KINDS[kind]
     except (KeyError, TypeError, ValueError):
         raise ValueError(f'{value!r} is not a fault such as [12.5, "kill", {{"broker": 1, "down": 3}}]') from None
     wanted = sorted(draw(Random(0), range(1, max(least, brokers) + 1)))
@@ -158,6 +158,23 @@ def _islands(random: Random, brokers: Sequence[int]) -> Arguments:
     return {"seconds": _seconds(random, 3, 40), "times": random.randrange(1, 4), "how": how}
 
 
+def _kill_coordinator(random: Random, brokers: Sequence[int]) -> Arguments:
+    # At a step of its disk: between the decision, the markers, and the end.
+    return {"number": random.randrange(2), "down": _seconds(random, 0.05, 20), "steps": random.randrange(12)}
+
+
+def _power_cut_coordinator(random: Random, brokers: Sequence[int]) -> Arguments:
+    return {**_kill_coordinator(random, brokers), "mode": random.choice(MODES)}
+
+
+def _kill_participant(random: Random, brokers: Sequence[int]) -> Arguments:
+    return {"number": random.randrange(100), "down": _seconds(random, 5, 30)}
+
+
+def _kill_client(random: Random, brokers: Sequence[int]) -> Arguments:
+    return {"number": random.randrange(100), "down": _seconds(random, 0.05, 20)}
+
+
 Draw: TypeAlias = Callable[[Random, Sequence[int]], Arguments]
 
 KINDS: dict[str, tuple[float, int, Draw]] = {
@@ -191,7 +208,18 @@ KINDS: dict[str, tuple[float, int, Draw]] = {
     "configure": (0.3, 1, _configure),
     "topic": (0.5, 1, _topic),
 }
-"""All kinds of faults."""
+"""All kinds of faults that strike brokers, links and disks, whatever clients do."""
+
+TRANSACTION_KINDS: dict[str, tuple[float, int, Draw]] = {
+    "kill-coordinator": (3, 1, _kill_coordinator),
+    "power-cut-coordinator": (2, 1, _power_cut_coordinator),
+    "kill-participant": (1.5, 1, _kill_participant),
+    "kill-client": (3, 1, _kill_client),
+    "lose-answers": (2, 1, _of_one(0.2, 20)),
+}
+"""Those that strike who takes part in a transaction."""
+
+ALL_KINDS = {**KINDS, **TRANSACTION_KINDS}
 
 
 def draw_schedule(
@@ -203,12 +231,12 @@ def draw_schedule(
     :param kinds: those to choose from.
     :param between: seconds from one to the next, on average.
     """
-    possible = [kind for kind in KINDS if kind in kinds and KINDS[kind][1] <= len(brokers)]
-    weights = [KINDS[kind][0] for kind in possible]
+    possible = [kind for kind in ALL_KINDS if kind in kinds and ALL_KINDS[kind][1] <= len(brokers)]
+    weights = [ALL_KINDS[kind][0] for kind in possible]
     faults: list[Fault] = []
     at = random.uniform(0.5, between)
     while possible and at < seconds:
         kind = random.choices(possible, weights)[0]
-        faults.append(Fault(round(at, 3), kind, KINDS[kind][2](random, brokers)))
+        faults.append(Fault(round(at, 3), kind, ALL_KINDS[kind][2](random, brokers)))
         at += random.expovariate(1 / between)
     return faults

@@ -11,8 +11,9 @@ from typing import Any
 from attrs import define, field, fields, frozen
 
 from logbus.testing.simulation.history import Anomaly
-from logbus.testing.simulation.run import Outcome, Run, Settings
-from logbus.testing.simulation.schedule import KINDS, Fault
+from logbus.testing.simulation.run import Outcome, Run
+from logbus.testing.simulation.schedule import Fault
+from logbus.testing.simulation.settings import Settings, kinds_for
 from logbus.testing.simulation.shrink import shrink
 
 
@@ -35,13 +36,15 @@ class Series:
     """
     The sum of many runs.
 
-    :ivar acknowledged: batches; ``phantoms``: values, see :class:`.run.Outcome`.
+    :ivar acknowledged: batches; ``committed``: transactions; ``phantoms``: values, see :class:`.run.Outcome`.
     """
 
     settings: Settings
     runs: int = 0
     acknowledged: int = 0
     sent: int = 0
+    committed: int = 0
+    begun: int = 0
     phantoms: int = 0
     virtual_seconds: float = 0.0
     real_seconds: float = 0.0
@@ -66,6 +69,8 @@ class Series:
         self.runs += 1
         self.acknowledged += outcome.acknowledged
         self.sent += outcome.sent
+        self.committed += outcome.committed
+        self.begun += outcome.begun
         self.phantoms += outcome.phantoms
         self.virtual_seconds += outcome.virtual_seconds
         self.real_seconds += outcome.real_seconds
@@ -83,6 +88,8 @@ class Series:
             "ratio": round(self.ratio, 1),
             "batches_sent": self.sent,
             "batches_acknowledged": self.acknowledged,
+            "transactions_begun": self.begun,
+            "transactions_committed": self.committed,
             "worst_lag_seconds": round(self.worst_lag, 3),
             "phantom_reads": self.phantoms,
             "faults": dict(sorted(self.effects.items())),
@@ -182,7 +189,8 @@ def command(settings: Settings, seed: int, schedule: Sequence[Fault]) -> str:
             words += [_OPTIONS[each.name], f"{value:g}"]
     if not settings.flush:
         words.append("--no-flush")
-    if set(settings.kinds) != set(KINDS):
+    words += ["--workload", "both" if len(settings.workloads) > 1 else settings.workloads[0]]
+    if set(settings.kinds) != set(kinds_for(settings.workloads)):
         # What is drawn does not matter any more, but from the same numbers.
         words += ["--faults", ",".join(settings.kinds) or "none"]
     words += ["--schedule", json.dumps([fault.as_json() for fault in schedule])]

@@ -6,7 +6,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
@@ -22,6 +22,7 @@ from logbus.wire.messages.records import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    PartitionData,
 )
 
 
@@ -55,8 +56,10 @@ class Consumer:
     Reads one partition from the beginning.
 
     :ivar position: the offset that it asks for next.
-    :ivar version: of its fetches.
+    :ivar version: of its fetches; ``isolation``: of them, 1 for committed records only.
     """
+
+    isolation: ClassVar[int] = 0
 
     name: str
     view: View
@@ -106,8 +109,7 @@ class Consumer:
         self._trouble = 0
         self.end = answer.high_watermark
         self.answered_at = self.view.reactor.seconds()
-        records: Any = answer.records
-        self._take(bytes(records or b""))
+        self._look(answer)
 
     async def _refused(self, code: int) -> None:
         self.job.errors[name_of(code)] += 1
@@ -127,7 +129,8 @@ class Consumer:
         self.view.forget(self.partition)
         await self.view.sleep(self.random.uniform(0.05, 0.3))
 
-    def _take(self, data: bytes) -> None:
+    def _look(self, answer: PartitionData) -> None:
+        data = content(answer)
         found = []
         try:
             for record in iter_records(data):
@@ -138,6 +141,10 @@ class Consumer:
         except (DecodeError, struct.error) as error:
             self.job.strange.append(Anomaly("damaged-read", f"{self.name} at {self.position}: {error}"))
             return
+        self._note(found, end)
+
+    def _note(self, found: list[tuple[int, int]], end: int) -> None:
+        """It was given records, offsets and values, and goes on at ``end``."""
         time = self.view.reactor.seconds()
         self.job.history.polls.append(Poll(self.name, self.partition, self.position, tuple(found), time))
         self.position = max(self.position, end)
@@ -150,5 +157,17 @@ class Consumer:
             partition_max_bytes=1 << 20,
         )
         topic: Any = FetchTopic(topic=self.view.topic, topic_id=self.view.topic_id, partitions=[partition])
-        request = FetchRequest(max_wait_ms=self.wait_ms, min_bytes=1, max_bytes=1 << 24, topics=[topic])
+        request = FetchRequest(
+            max_wait_ms=self.wait_ms,
+            min_bytes=1,
+            max_bytes=1 << 24,
+            isolation_level=self.isolation,
+            topics=[topic],
+        )
         return channel.request(request, self.version)
+
+
+def content(answer: PartitionData) -> bytes:
+    """The batches in an answer."""
+    records: Any = answer.records
+    return bytes(records or b"")

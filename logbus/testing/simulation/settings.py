@@ -1,0 +1,69 @@
+"""What is simulated."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from logbus.testing.simulation.schedule import ALL_KINDS, KINDS
+
+RECORDS = "records"
+TRANSACTIONS = "transactions"
+WORKLOADS = (RECORDS, TRANSACTIONS)
+"""What clients may do: see :mod:`.workload` and :mod:`.transactions`."""
+
+
+@frozen
+class Settings:
+    """
+    What is simulated.
+
+    :ivar rate: batches a second, over all producers of a workload.
+    :ivar seconds: for how long clients work while things go wrong.
+    :ivar kinds: of faults; ``between``: seconds from one fault to the next, on average.
+    :ivar flush: ``log.flush.before.ack``.
+    :ivar lag: how long a replica in sync may be behind, in seconds; ``latency``: of every link, likewise.
+    :ivar workloads: of :data:`WORKLOADS`, those that run beside each other.
+    :ivar fetch_bytes: ``replica.fetch.max.bytes``; with 1 a follower gets one batch at a time, and is slow to catch up.
+    """
+
+    brokers: int = 3
+    partitions: int = 2
+    replication: int = 3
+    min_insync: int = 2
+    rate: float = 5.0
+    seconds: float = 60.0
+    kinds: tuple[str, ...] = tuple(KINDS)
+    between: float = 8.0
+    flush: bool = True
+    session_timeout: float = 6.0
+    lag: float = 10.0
+    latency: float = 0.0002
+    fetch_bytes: int = 1 << 20
+    workloads: tuple[str, ...] = (RECORDS,)
+
+    def config(self) -> dict[str, str]:
+        """Of every broker, by Kafka's names."""
+        return {
+            "zookeeper.connect": "",
+            "zookeeper.session.timeout.ms": str(int(self.session_timeout * 1000)),
+            "log.flush.before.ack": "true" if self.flush else "false",
+            "log.flush.interval.messages": "9223372036854775807" if self.flush else "20",
+            "log.segment.bytes": "4096",
+            "default.replication.factor": str(self.replication),
+            "min.insync.replicas": str(self.min_insync),
+            "offsets.topic.replication.factor": str(self.replication),
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.replication.factor": str(self.replication),
+            "transaction.state.log.min.isr": str(self.min_insync),
+            "transaction.state.log.num.partitions": "2",
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+            "replica.lag.time.max.ms": str(int(self.lag * 1000)),
+            "replica.fetch.max.bytes": str(self.fetch_bytes),
+            # Clocks that jump are not to keep producers out.
+            "log.message.timestamp.after.max.ms": "9223372036854775807",
+        }
+
+
+def kinds_for(workloads: tuple[str, ...]) -> tuple[str, ...]:
+    """All kinds of faults that say something of these workloads."""
+    return tuple(ALL_KINDS if TRANSACTIONS in workloads else KINDS)
