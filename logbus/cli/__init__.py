@@ -18,7 +18,7 @@ A command's module is imported when the command runs: ``logbus --help`` imports 
     starting.py   ``cluster start``;  supervisor.py  the brokers that it runs
     stopping.py   ``cluster shutdown-broker``
     metadata.py   metadata in files, out of one store and into another
-    dumping.py    what is in the files of a data directory, and what is wrong with it
+    dumping.py    what is in the files of a data directory, and what is wrong with it;  index_dumping.py  of indexes
     group_dumping.py, transaction_dumping.py  the records of ``__consumer_offsets`` and ``__transaction_state`` in words
     benching.py   the loads of ``bench``;  procstat.py  CPU of the broker
 """

@@ -21,6 +21,8 @@ _TIMES = (
     "commit_timestamp",
     "expire_timestamp",
     "current_state_timestamp",
+    "start_timestamp",
+    "last_update_timestamp",
 )
 
 
@@ -32,8 +34,8 @@ _TIMES = (
 @json_option
 def dump_log(files: tuple[Path, ...], records: bool, verify: bool, deep: bool, as_json: bool) -> None:
     """Show what is in segments (.log), indexes (.index, .timeindex, .txnindex), producer snapshots (.snapshot) and
-    checkpoints; for a directory, in all such files below it. Records of __consumer_offsets are shown in words: groups,
-    members, offsets. The status is 1 if anything is damaged.
+    checkpoints; for a directory, in all such files below it. Records of __consumer_offsets and __transaction_state are
+    shown in words: groups, members, offsets, transactional ids. The status is 1 if anything is damaged.
 
     \b
     Example:
@@ -41,6 +43,7 @@ def dump_log(files: tuple[Path, ...], records: bool, verify: bool, deep: bool, a
       logbus dump-log logbus-data --verify --deep
       logbus dump-log logbus-data/orders-0 --json | jq .base_offset
       logbus dump-log logbus-data/__consumer_offsets-7 --records
+      logbus dump-log logbus-data/__transaction_state-3 --records
     """
     from logbus.cli.dumping import dump
     from logbus.cli.running import CommandFailed

@@ -7,13 +7,11 @@ Each kind of file is read into items: JSON objects, of which one with the key ``
 
 from __future__ import annotations
 
-import mmap
-import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-from logbus.cli import group_dumping
+from logbus.cli import group_dumping, transaction_dumping
+from logbus.cli.index_dumping import Item, Mapped, damage, offset_index, time_index, transaction_index
 from logbus.cli.output import as_text
 from logbus.errors import ConfigError, LogbusError
 from logbus.records.batch import HEADER_SIZE, BatchHeader, batch_problem, decode_batch, decode_marker, read_header
@@ -32,14 +30,15 @@ from logbus.storage.checkpoints import (
 )
 from logbus.storage.checkpoints import decode_marker as decode_clean_shutdown
 from logbus.storage.epochs import EpochHistory
-from logbus.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from logbus.storage.snapshots import SnapshotCorrupt, decode_snapshot
 
-Item = dict[str, Any]
 Words = Callable[[Record], Item]
 """What is said of a record, where a topic's records have a meaning of their own."""
 _KEPT = (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX, names.SNAPSHOT)
-_TRANSACTION_ENTRY = struct.Struct(">hqqqq")
+_TOPICS: dict[str, Words] = {
+    group_dumping.GROUP_TOPIC: group_dumping.decoded,
+    transaction_dumping.TRANSACTION_TOPIC: transaction_dumping.decoded,
+}
 _CODECS = {codec.value: codec.name.lower() for codec in Codec}
 
 
@@ -60,11 +59,11 @@ def dump(path: Path, *, deep: bool = False, records: bool = False) -> Iterator[I
     if name.endswith(names.LOG) and names.base_offset_of(name, names.LOG) is not None:
         return _segment(path, name, deep, records)
     if name.endswith(names.OFFSET_INDEX):
-        return _offset_index(path, name, deep)
+        return offset_index(path, name, deep)
     if name.endswith(names.TIME_INDEX):
-        return _time_index(path, name, deep)
+        return time_index(path, name, deep)
     if name.endswith(names.TRANSACTION_INDEX):
-        return _transaction_index(path)
+        return transaction_index(path, name, deep)
     if name.endswith(names.SNAPSHOT):
         return _snapshot(path, name)
     reader = _SMALL.get(name)
@@ -79,24 +78,20 @@ def is_dumpable(path: Path) -> bool:
     return path.name in _SMALL or any(names.base_offset_of(path.name, suffix) is not None for suffix in _KEPT)
 
 
-def _damage(position: int, what: str) -> Item:
-    return {"position": position, "damage": what}
-
-
 # Segments.
 
 
 def _segment(path: Path, name: str, deep: bool, with_records: bool) -> Iterator[Item]:
-    words = group_dumping.decoded if group_dumping.is_group_log(path.absolute().parent.name) else None
+    words = _words(path.absolute().parent.name)
     expected = names.base_offset_of(name, names.LOG) or 0
-    with _mapped(path) as data:
+    with Mapped(path) as data:
         pos, end = 0, len(data)
         while end - pos >= HEADER_SIZE:
             header = read_header(data, pos)
             problem = batch_problem(data, pos, header)
             reachable = header.magic == 2 and HEADER_SIZE <= header.size <= end - pos
             if not reachable:
-                yield _damage(pos, f"no batch begins here: {problem}; {end - pos} bytes cannot be read")
+                yield damage(pos, f"no batch begins here: {problem}; {end - pos} bytes cannot be read")
                 return
             item = _batch(pos, header)
             found: list[Record] = []
@@ -115,7 +110,13 @@ def _segment(path: Path, name: str, deep: bool, with_records: bool) -> Iterator[
             expected = max(expected, header.next_offset)
             pos += header.size
         if pos < end:
-            yield _damage(pos, f"{end - pos} bytes at the end are too few for a batch's header")
+            yield damage(pos, f"{end - pos} bytes at the end are too few for a batch's header")
+
+
+def _words(directory: str) -> Words | None:
+    """How records of a partition are told, by the name of its directory; None: as they are."""
+    topic, dash, number = directory.rpartition("-")
+    return _TOPICS.get(topic) if dash and number.isascii() and number.isdigit() else None
 
 
 def _batch(pos: int, header: BatchHeader) -> Item:
@@ -167,110 +168,6 @@ def _record(header: BatchHeader, record: Record, words: Words | None) -> Item:
     return item
 
 
-# Indexes.
-
-
-def _offset_index(path: Path, name: str, deep: bool) -> Iterator[Item]:
-    base = names.base_offset_of(name, names.OFFSET_INDEX) or 0
-    ends = _ends_by_position(path, name, names.OFFSET_INDEX) if deep else None
-    before = (-1, -1)
-    for at, (relative, position) in _entries(path, OFFSET_ENTRY):
-        if isinstance(position, str):
-            yield _damage(at, position)
-            return
-        item: Item = {"position": at, "offset": base + relative, "segment_position": position}
-        if relative <= before[0] or position <= before[1]:
-            # Kafka preallocates with zeros, and trims them only when the segment is rolled.
-            item["damage"] = f"it does not lie behind the entry before it, ({base + before[0]}, {before[1]})"
-        elif ends is not None and ends.get(position) != base + relative:
-            there = f"a batch that ends with {ends[position]}" if position in ends else "no batch"
-            item["damage"] = f"at {position} of the segment begins {there}"
-        yield item
-        before = max(before, (relative, position))
-
-
-def _time_index(path: Path, name: str, deep: bool) -> Iterator[Item]:
-    base = names.base_offset_of(name, names.TIME_INDEX) or 0
-    segment = path.with_name(names.segment_file(base, names.LOG)) if deep else None
-    headers = iter([_head(each) for each in _readable_batches(segment)] if segment is not None else [])
-    latest, reached = -1, -1
-    before = (-1, -1)
-    for at, (timestamp, relative) in _entries(path, TIME_ENTRY):
-        if isinstance(relative, str):
-            yield _damage(at, relative)
-            return
-        item: Item = {"position": at, "timestamp": timestamp, "offset": base + relative}
-        if timestamp <= before[0] or relative <= before[1]:
-            item["damage"] = f"it does not lie behind the entry before it, ({before[0]}, {base + before[1]})"
-        elif segment is not None:
-            while reached < base + relative and (following := next(headers, None)) is not None:
-                reached, latest = following[0], max(latest, following[1])
-            if latest > timestamp:
-                item["damage"] = f"up to this offset there is a record of {latest}, which is later"
-            elif reached < base + relative:
-                item["damage"] = f"the segment ends at {reached}"
-        yield item
-        before = max(before, (timestamp, relative))
-
-
-def _head(header: BatchHeader) -> tuple[int, int]:
-    return header.last_offset, header.max_timestamp
-
-
-def _transaction_index(path: Path) -> Iterator[Item]:
-    for at, (version, *rest) in _entries(path, _TRANSACTION_ENTRY):
-        if isinstance(rest[-1], str):
-            yield _damage(at, rest[-1])
-            return
-        producer_id, first, last, stable = rest
-        item: Item = {
-            "position": at,
-            "producer_id": producer_id,
-            "first_offset": first,
-            "last_offset": last,
-            "last_stable_offset": stable,
-        }
-        if version != 0:
-            item["damage"] = f"version {version} is not known; 0 is"
-        yield item
-
-
-def _entries(path: Path, entry: struct.Struct) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """Position and fields of each entry; half an entry at the end has a sentence as its last field."""
-    data = path.read_bytes()
-    # Kafka gives the index of the segment it writes to its full size at once. Zeros are an entry only at the front.
-    used = -(-len(data.rstrip(b"\0")) // entry.size) * entry.size
-    if len(data) - used > entry.size:
-        data = data[: max(used, 0)]
-    whole = len(data) - len(data) % entry.size
-    for at, fields in enumerate(entry.iter_unpack(data[:whole])):
-        yield at * entry.size, fields
-    if whole < len(data):
-        yield whole, (0, f"{len(data) - whole} bytes at the end are less than an entry of {entry.size}")
-
-
-def _ends_by_position(path: Path, name: str, suffix: str) -> dict[int, int]:
-    base = names.base_offset_of(name, suffix) or 0
-    ends = {}
-    pos = 0
-    for header in _readable_batches(path.with_name(names.segment_file(base, names.LOG))):
-        ends[pos] = header.last_offset
-        pos += header.size
-    return ends
-
-
-def _readable_batches(path: Path) -> Iterator[BatchHeader]:
-    """The headers of a segment, up to where it cannot be read any more."""
-    with _mapped(path) as data:
-        pos = 0
-        while len(data) - pos >= HEADER_SIZE:
-            header = read_header(data, pos)
-            if header.magic != 2 or not HEADER_SIZE <= header.size <= len(data) - pos:
-                return
-            yield header
-            pos += header.size
-
-
 # Small files.
 
 
@@ -278,7 +175,7 @@ def _snapshot(path: Path, name: str) -> Iterator[Item]:
     try:
         producers = decode_snapshot(path.read_bytes(), names.base_offset_of(name, names.SNAPSHOT) or 0)
     except SnapshotCorrupt as e:
-        yield _damage(0, str(e))
+        yield damage(0, str(e))
         return
     for each in producers:
         yield {
@@ -334,26 +231,4 @@ def _small(path: Path, reader: Callable[[bytes, Path], list[Item]]) -> Iterator[
     try:
         yield from reader(data, path)
     except (ValueError, KeyError, ConfigError) as e:
-        yield _damage(0, str(e) or repr(e))
-
-
-class _mapped:
-    """A file's bytes without reading them all; an empty file has none."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> memoryview:
-        with self._path.open("rb") as file:
-            size = file.seek(0, 2)
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else None
-        self._view = memoryview(self._map) if self._map is not None else memoryview(b"")
-        return self._view
-
-    def __exit__(self, *exc: object) -> None:
-        try:
-            self._view.release()
-            if self._map is not None:
-                self._map.close()
-        except BufferError:
-            pass  # a generator that was left halfway still looks at it; it goes with the last reference
+        yield damage(0, str(e) or repr(e))

@@ -38,12 +38,6 @@ _MEMBER_STATES: Mapping[int, str] = MappingProxyType(
 )
 
 
-def is_group_log(directory: str) -> bool:
-    """Whether a partition's directory, by its name, is one of the topic's."""
-    topic, dash, number = directory.rpartition("-")
-    return topic == GROUP_TOPIC and bool(dash) and number.isascii() and number.isdigit()
-
-
 def decoded(record: Record) -> Item:
     """What a record says."""
     raw = {**as_text("key", record.key), **as_text("value", record.value)}

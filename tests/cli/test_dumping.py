@@ -16,7 +16,8 @@ from logbus.model import TopicPartition
 from logbus.records.batch import ControlType, Marker, encode_batch, encode_marker_batch
 from logbus.records.compression import Codec
 from logbus.records.record import Record
-from logbus.storage import checkpoints
+from logbus.storage import aborted, checkpoints
+from logbus.storage.aborted import AbortedTransaction
 from logbus.storage.epochs import EpochHistory
 from logbus.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from logbus.storage.producers import ProducerEntry, Producers, WrittenBatch
@@ -176,6 +177,36 @@ class DumpTests(SynchronousTestCase):
         for name, (data, item) in small.items():
             self.assertEqual(self.dump(name, data), [item])
             self.assertEqual(len(self.damage(name, b"nonsense")), 1, name)
+
+    def test_aborted_transactions(self) -> None:
+        """
+        Entries are shown as they are; those that cannot be, and those of which the segment has no marker, are damage.
+        """
+        marker = encode_marker_batch(
+            Marker(ControlType.ABORT, 3), producer_id=5, producer_epoch=1, timestamp=9, base_offset=12
+        )
+        (self.directory / f"{NAME}.log").write_bytes(batch(10, b"a", b"b") + marker)
+        name = f"{NAME}.txnindex"
+        (entry,) = self.dump(name, aborted.encode([AbortedTransaction(5, 7, 12, 13)]), deep=True)
+        self.assertEqual(
+            entry,
+            {"position": 0, "producer_id": 5, "first_offset": 7, "last_offset": 12, "last_stable_offset": 13},
+        )
+        good = AbortedTransaction(5, 7, 12, 13)
+        for entries, position, what in (
+            ([good, AbortedTransaction(6, 10, 11, 13)], aborted.ENTRY_SIZE, "does not lie behind"),
+            ([AbortedTransaction(5, 12, 9, 13)], 0, "no transaction of this segment, which begins at 10"),
+            ([AbortedTransaction(5, 7, 9, 13)], 0, "no transaction of this segment"),
+            ([AbortedTransaction(6, 7, 12, 13)], 0, "no marker of producer 6"),
+            ([AbortedTransaction(5, 7, 10, 13)], 0, "no marker of producer 5"),
+        ):
+            self.assertEqual([at for at, _ in self.damage(name, aborted.encode(entries), deep=True)], [position])
+            self.assertIn(what, self.damage(name, aborted.encode(entries), deep=True)[0][1])
+        self.assertEqual(self.damage(name, aborted.encode([AbortedTransaction(6, 7, 12, 13)])), [])
+        self.assertIn("version 1", self.damage(name, b"\0\1" + aborted.encode([good])[2:])[0][1])
+        self.assertEqual(
+            self.damage(name, aborted.encode([good])[:-3])[0], (0, "31 bytes at the end are less than an entry of 34")
+        )
 
     def test_kafkas_own_properties(self) -> None:
         """
