@@ -132,13 +132,15 @@ async def describe_at(
 
 def _description(state: DescribedTransactionState, node: Node) -> TransactionDescription:
     partitions = [TopicPartition(topic.topic, number) for topic in state.topics for number in topic.partitions]
+    # When the one before began is told as well.
+    over = state.transaction_state in ("CompleteCommit", "CompleteAbort")
     return TransactionDescription(
         transactional_id=state.transactional_id,
         state=state.transaction_state,
         producer_id=state.producer_id,
         producer_epoch=state.producer_epoch,
         timeout_ms=state.transaction_timeout_ms,
-        started_ms=state.transaction_start_time_ms if state.transaction_start_time_ms >= 0 else None,
+        started_ms=None if over or state.transaction_start_time_ms < 0 else state.transaction_start_time_ms,
         partitions=tuple(sorted(partitions)),
         coordinator=node,
     )

@@ -161,10 +161,11 @@ class TransactionTests(SynchronousTestCase):
         ]
         self.states["a"] = self.state("a", topics=topics)
         self.states["b"] = self.state("b", transaction_state="Empty", transaction_start_time_ms=-1)
-        found = self.done(self.admin.describe_transactions(["a", "b", "c"]))
+        self.states["over"] = self.state("over", transaction_state="CompleteAbort")
+        found = self.done(self.admin.describe_transactions(["a", "b", "c", "over"]))
         self.assertEqual((found["a"].partitions, found["a"].started_ms), ((P0, P1, TopicPartition("u", 1)), 5))
         self.assertEqual((found["a"].coordinator.node_id, found["a"].timeout_ms), (2, 60_000))
-        self.assertIsNone(found["b"].started_ms)
+        self.assertEqual((found["b"].started_ms, found["over"].started_ms), (None, None))
         self.assertEqual(found["c"].code, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         self.assertIn("no transactional id 'c'", found["c"].message)
 
