@@ -571,6 +571,7 @@ class Broker(OrderedService):
             replicas=self.replicas,
             topics=self.topics_anywhere,
             lags=Lags(self.group_coordinator, self.replicas),
+            transactions=self.transactions,
             replication=self.replication,
             config=self.config,
             registry=self.registry,

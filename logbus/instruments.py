@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from logbus.admin.lags import Lags
+from logbus.admin.transaction_metrics import TransactionSeries
 from logbus.coordination.groups import GroupCoordinator
 from logbus.coordination.states import GroupState
 from logbus.metrics import Family, Sample
@@ -113,6 +114,7 @@ def instrument(broker: Broker) -> None:
         lambda: grouped.damaged,
     )
     registry.add_source(Lags(groups, broker.replicas).families)
+    TransactionSeries(broker.transactions, broker.replicas).register(registry)
     requests = registry.counter("logbus_requests_total", "Requests by API.", ("api",))
     for key in broker.router.served:
         requests.labels(api=API_NAMES[key]).function = lambda key=key: broker.router.counts[key]

@@ -1,5 +1,5 @@
 """
-Series of single partitions: six for each, so who wants them turns them on.
+Series of single partitions: seven for each, so who wants them turns them on.
 """
 
 from __future__ import annotations
@@ -12,10 +12,22 @@ from logbus.metrics import Family, Sample
 if TYPE_CHECKING:
     from logbus.cluster.replicas import Replica
 
-SERIES: tuple[tuple[str, str, Callable[[Replica], int]], ...] = (
+
+def _last_stable_offset(replica: Replica) -> int | None:
+    """None: the log's producers are on the disk. Who asks for metrics does not wait for ten thousand files."""
+    log = replica.log
+    return None if log.has_producers and log.producers_in_memory is None else replica.last_stable_offset
+
+
+SERIES: tuple[tuple[str, str, Callable[[Replica], int | None]], ...] = (
     ("log_start_offset", "First offset of the log.", lambda replica: replica.log.log_start_offset),
     ("log_end_offset", "Offset of the next record.", lambda replica: replica.log.log_end_offset),
     ("high_watermark", "First offset that readers do not see.", lambda replica: replica.high_watermark),
+    (
+        "last_stable_offset",
+        "First offset that readers of committed records do not see.",
+        _last_stable_offset,
+    ),
     ("size_bytes", "Bytes of the log.", lambda replica: replica.log.size),
     ("leader", "1 where this broker leads the partition.", lambda replica: int(replica.partition.is_leader)),
     (
@@ -37,7 +49,8 @@ def partition_families(replicas: Callable[[], Iterable[Replica]]) -> Iterator[Fa
         yield Family(full, documentation, "gauge", _samples(full, replicas(), value))
 
 
-def _samples(name: str, replicas: Iterable[Replica], value: Callable[[Replica], int]) -> Iterator[Sample]:
+def _samples(name: str, replicas: Iterable[Replica], value: Callable[[Replica], int | None]) -> Iterator[Sample | None]:
     for replica in replicas:
         topic, partition = replica.topic_partition
-        yield Sample(name, (("topic", topic), ("partition", str(partition))), value(replica))
+        known = value(replica)
+        yield None if known is None else Sample(name, (("topic", topic), ("partition", str(partition))), known)

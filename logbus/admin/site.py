@@ -30,6 +30,7 @@ from logbus.admin.replication import Replication
 from logbus.admin.routing import Router
 from logbus.admin.standing import StandingViews
 from logbus.admin.topics import PartitionViews, TopicViews
+from logbus.admin.transactions import TransactionViews
 from logbus.admin.views import ClusterViews
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.config import keys
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from logbus.admin.channel import AdminHTTP
     from logbus.cluster.anywhere import TopicsAnywhere
     from logbus.cluster.replicas import Replicas
+    from logbus.coordination.transactions.coordinator import TransactionCoordinator
 
 LEGAL_MOUNT = re.compile(rb"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
@@ -55,6 +57,7 @@ class AdminSite(ServerFactory):
     :ivar broker: what the resources of plugins are given.
     :ivar topics: creates, deletes and configures topics.
     :ivar lags: the groups this broker coordinates, and how far they have read.
+    :ivar transactions: the transactional ids this broker coordinates.
     :ivar replication: what this broker leads and follows.
     :ivar config: of this broker; the ``admin.*`` keys are read from it.
     :ivar internal_topics: names of topics that only brokers write to.
@@ -72,6 +75,7 @@ class AdminSite(ServerFactory):
     replicas: Replicas
     topics: TopicsAnywhere
     lags: Lags
+    transactions: TransactionCoordinator
     replication: Replication
     config: ConfigView
     registry: Registry
@@ -130,6 +134,7 @@ class AdminSite(ServerFactory):
                 ),
                 PartitionViews(self.metadata, self.replicas),
                 GroupViews(self.metadata, self.lags),
+                TransactionViews(self.transactions),
                 ConfigViews(self.metadata, self.topics, config, self.broker.broker_id),
                 OpenApiView(router),
             ]

@@ -26,6 +26,7 @@ from logbus.admin.site import AdminSite
 from logbus.cluster.metadata import BrokerImage, ClusterMetadata, PartitionImage
 from logbus.config.view import ConfigView
 from logbus.coordination.offsets import CommittedOffset
+from logbus.coordination.transactions.transaction import Transaction
 from logbus.errors import ApiError, ErrorCode
 from logbus.ilogbus import IAdminResource
 from logbus.metrics import Registry
@@ -35,9 +36,10 @@ NOW = 1_700_000_000.0
 ORDERS = UUID("7f0a4a52-9a3e-4a2e-8f11-0c8c6a2f9b01")
 
 
-def replica(topic: str, partition: int, **log: int) -> Any:
+def replica(topic: str, partition: int, **log: Any) -> Any:
     """What the views look at of a replica."""
-    values = {"log_start_offset": 0, "log_end_offset": 10, "size": 700, **log}
+    values = {"log_start_offset": 0, "log_end_offset": 10, "size": 700, "has_producers": False, **log}
+    values.setdefault("producers_in_memory", None)
     return SimpleNamespace(
         topic_partition=TopicPartition(topic, partition),
         high_watermark=9,
@@ -232,6 +234,44 @@ class MadeUpGroups:
 
 
 @define(eq=False)
+class MadeUpTransactions:
+    """
+    A coordinator of transactions.
+
+    :ivar known: by transactional id.
+    :ivar problem: why it cannot say.
+    """
+
+    known: dict[str, Transaction] = field(factory=dict)
+    loading: bool = False
+    problem: ApiError | None = None
+    shards: dict[int, Any] = field(factory=dict)
+    markers: Any = field(factory=lambda: SimpleNamespace(partitions=0))
+    metrics: Any = field(
+        factory=lambda: SimpleNamespace(
+            committed=0, aborted=0, timed_out=0, expired=0, loads=0, load_seconds=0.0, damaged=0
+        )
+    )
+    config: ConfigView = field(factory=ConfigView.load)
+
+    def add(self, transaction: Transaction) -> None:
+        self.known[transaction.transactional_id] = transaction
+
+    def wall_ms(self) -> int:
+        return int(NOW * 1000)
+
+    def transactions(self) -> list[Transaction]:
+        return list(self.known.values())
+
+    def describe(self, transactional_id: str) -> Transaction:
+        if self.problem is not None:
+            raise self.problem
+        if transactional_id not in self.known:
+            raise ApiError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        return self.known[transactional_id]
+
+
+@define(eq=False)
 class World:
     """A site with its neighbours."""
 
@@ -242,6 +282,7 @@ class World:
     registry: Registry = field(factory=Registry)
     replicas: MadeUpReplicas = field(factory=MadeUpReplicas)
     groups: MadeUpGroups = field(factory=MadeUpGroups)
+    transactions: MadeUpTransactions = field(factory=MadeUpTransactions)
     reasons: list[str] = field(factory=list)
     stop: Callable[[], object] | None = None
     view: ConfigView = field(init=False)
@@ -264,6 +305,7 @@ class World:
             replicas=cast(Any, self.replicas),
             topics=cast(Any, self.topics),
             lags=Lags(cast(Any, self.groups), cast(Any, self.replicas)),
+            transactions=cast(Any, self.transactions),
             replication=cast(Any, SimpleNamespace(partition_families=lambda: iter(()))),
             config=self.view,
             registry=self.registry,

@@ -1,0 +1,167 @@
+"""
+Transactions as metrics: what this broker coordinates, and what open transactions hold back in the partitions it leads.
+
+What goes over many partitions or transactional ids pauses in between: see :class:`~logbus.metrics.Family`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from attrs import define, frozen
+
+from logbus.config import keys
+from logbus.coordination.transactions.states import TransactionState
+from logbus.coordination.transactions.views import Census
+from logbus.metrics import Family, Sample
+
+if TYPE_CHECKING:
+    from logbus.cluster.replicas import Replica, Replicas
+    from logbus.coordination.transactions.coordinator import TransactionCoordinator
+    from logbus.metrics import Registry
+
+PAUSE_PARTITIONS = 100
+"""Partitions that are looked at for what a sample costs."""
+PAUSE_IDS = 50
+"""Transactional ids that are looked at for it."""
+GRACE_MS = 5 * 60 * 1000
+"""How much later than the longest time-out a transaction may end, before it is called late; Kafka's value."""
+
+
+@define(eq=False)
+class _HeldBack:
+    """One look at all partitions that this broker leads."""
+
+    open: int = 0
+    unstable: int = 0
+    lag: int = 0
+    late: int = 0
+
+
+HELD_BACK: tuple[tuple[str, str, Callable[[_HeldBack], int]], ...] = (
+    (
+        "logbus_open_transactions",
+        "Transactions that are open in partitions led here; one in two partitions counts twice.",
+        lambda found: found.open,
+    ),
+    (
+        "logbus_unstable_partitions",
+        "Partitions led here where readers of committed records wait for a transaction to end.",
+        lambda found: found.unstable,
+    ),
+    (
+        "logbus_stable_offset_max_lag",
+        "Offsets that such readers wait for, of the partition led here where it is most.",
+        lambda found: found.lag,
+    ),
+    (
+        "logbus_late_transaction_partitions",
+        "Partitions led here whose oldest open transaction had no record for longer than transactions may take.",
+        lambda found: found.late,
+    ),
+)
+
+
+@frozen
+class TransactionSeries:
+    """
+    What a broker shows of transactions.
+
+    :ivar replicas: of this broker.
+    """
+
+    coordinator: TransactionCoordinator
+    replicas: Replicas
+
+    def register(self, registry: Registry) -> None:
+        """Have ``registry`` read from it."""
+        markers, counted = self.coordinator.markers, self.coordinator.metrics
+        for name, help, read in (
+            (
+                "transaction_markers_waiting",
+                "Markers that are not in their partitions yet.",
+                lambda: markers.partitions,
+            ),
+            (
+                "transaction_partitions_loading",
+                "Partitions of transactional ids that are being read, and not served yet.",
+                lambda: sum(shard.loading for shard in self.coordinator.shards.values()),
+            ),
+        ):
+            registry.gauge(f"logbus_{name}", help).labels().function = read
+        for name, help, count in (
+            ("transactions_committed", "Transactions that this broker decided to commit.", lambda: counted.committed),
+            ("transactions_aborted", "Transactions that this broker decided to abort.", lambda: counted.aborted),
+            (
+                "transactions_timed_out",
+                "Those of the aborted that took longer than they may.",
+                lambda: counted.timed_out,
+            ),
+            ("transactional_ids_expired", "Transactional ids forgotten for their age.", lambda: counted.expired),
+            ("transaction_loads", "Partitions of transactional ids read back.", lambda: counted.loads),
+            ("transaction_load_seconds", "What reading them back took.", lambda: counted.load_seconds),
+            (
+                "transaction_records_damaged",
+                "Damaged records of transactional ids, passed over when they were read back.",
+                lambda: counted.damaged,
+            ),
+        ):
+            registry.counter(f"logbus_{name}_total", help).labels().function = count
+        registry.add_source(self.families)
+
+    def families(self) -> Iterator[Family]:
+        """What takes a look at many things: one for the first of the families that share it."""
+        census = Census()
+        name = "logbus_transactional_ids"
+        yield Family(
+            name, "Transactional ids that this broker coordinates, by state.", "gauge", self._states(name, census)
+        )
+        name = "logbus_transaction_oldest_seconds"
+        yield Family(
+            name,
+            "How long the transaction has been under way that began first, of those this broker coordinates; 0: none.",
+            "gauge",
+            self._oldest(name, census),
+        )
+        found = _HeldBack()
+        for name, help, read in HELD_BACK:
+            yield Family(name, help, "gauge", self._held_back(name, read, found, look=read is HELD_BACK[0][2]))
+
+    def _states(self, name: str, census: Census) -> Iterator[Sample | None]:
+        known, now_ms = self.coordinator.transactions(), self.coordinator.wall_ms()
+        for first in range(0, len(known), PAUSE_IDS):
+            census.look(known[first : first + PAUSE_IDS], now_ms)
+            yield None
+        for state in TransactionState:
+            if state is not TransactionState.DEAD:
+                yield Sample(name, (("state", state.value),), census.states[state.value])
+
+    def _oldest(self, name: str, census: Census) -> Iterator[Sample]:
+        yield Sample(name, (), census.oldest_ms / 1000)
+
+    def _held_back(
+        self, name: str, read: Callable[[_HeldBack], int], found: _HeldBack, *, look: bool
+    ) -> Iterator[Sample | None]:
+        if look:
+            late_before_ms = self.coordinator.wall_ms() - GRACE_MS
+            late_before_ms -= self.coordinator.config.get(keys.TRANSACTION_MAX_TIMEOUT_MS)
+            for number, replica in enumerate(self.replicas, 1):
+                if number % PAUSE_PARTITIONS == 0:
+                    yield None
+                if replica.partition.is_leader:
+                    _look(replica, late_before_ms, found)
+        yield Sample(name, (), read(found))
+
+
+def _look(replica: Replica, late_before_ms: int, found: _HeldBack) -> None:
+    producers = replica.log.producers_in_memory
+    if producers is None:
+        return  # Nobody wrote or read since the log was opened: to look would be to read files.
+    transactions = producers.transactions
+    found.open += len(transactions)
+    lag = replica.high_watermark - replica.last_stable_offset
+    found.unstable += lag > 0
+    found.lag = max(found.lag, lag)
+    oldest = None if transactions.oldest is None else producers.get(transactions.oldest)
+    found.late += oldest is not None and 0 <= oldest.last_timestamp < late_before_ms

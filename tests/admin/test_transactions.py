@@ -1,0 +1,249 @@
+"""Transactions over HTTP, and as metrics."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+from urllib.parse import quote
+
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.admin.shapes import faults
+from logbus.admin.transaction_metrics import GRACE_MS, PAUSE_IDS, PAUSE_PARTITIONS, TransactionSeries
+from logbus.coordination.transactions.states import TransactionState
+from logbus.coordination.transactions.transaction import Transaction
+from logbus.errors import ApiError, ErrorCode
+from logbus.metrics import Registry, Sample
+from logbus.model import TopicPartition
+from logbus.storage.producers import ProducerEntry, Producers
+from tests.admin.harness import NOW, Answered, MadeUpReplicas, MadeUpTransactions, World, replica
+
+NOW_MS = int(NOW * 1000)
+LONGEST_MS = 900_000
+"""The default of transaction.max.timeout.ms."""
+
+
+def transaction(name: str, state: TransactionState = TransactionState.EMPTY, **given: Any) -> Transaction:
+    return Transaction(
+        **{
+            "transactional_id": name,
+            "producer_id": 7,
+            "producer_epoch": 3,
+            "timeout_ms": 60_000,
+            "state": state,
+            **given,
+        }
+    )
+
+
+class TransactionViewTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.world = World()
+
+    def ask(self, target: str, status: int = 200) -> Any:
+        answered: Answered = self.world.ask("GET", target)
+        self.assertEqual(answered.status, status, answered.body)
+        if status == 200:
+            route = self.world.site._router.find(target.partition("?")[0])[0]["GET"]
+            assert route.answer is not None
+            self.assertEqual(list(faults(route.answer, answered.json)), [])
+        return answered.json
+
+    def test_transactional_ids(self) -> None:
+        """
+        Each with its state, its producer, and how long its transaction has been under way.
+        """
+        begun = NOW_MS - 1500
+        parts = frozenset({TopicPartition("t", 1), TopicPartition("t", 0)})
+        self.world.transactions.add(transaction("b", TransactionState.ONGOING, started_ms=begun, partitions=parts))
+        self.world.transactions.add(transaction("a", TransactionState.COMPLETE_ABORT, started_ms=begun))
+        told = self.ask("/api/v1/transactions")
+        self.assertEqual((told["next"], told["loading"]), (None, False))
+        first, second = told["items"]
+        self.assertEqual((first["id"], first["state"], first["started_at"]), ("a", "CompleteAbort", None))
+        self.assertEqual(
+            second,
+            {
+                "id": "b",
+                "state": "Ongoing",
+                "producer_id": 7,
+                "producer_epoch": 3,
+                "timeout_ms": 60_000,
+                "started_at": begun,
+                "duration_ms": 1500,
+                "partitions": 2,
+            },
+        )
+
+    def test_pages(self) -> None:
+        """
+        Pages put together are all ids in order, each once; and whoever looks is told that more are to come back.
+        """
+        names = sorted(["b", "a/b", "ü", "a b", "%2F"])
+        for name in names:
+            self.world.transactions.add(transaction(name))
+        self.world.transactions.loading = True
+        found: list[str] = []
+        target = "/api/v1/transactions?limit=2"
+        for _ in range(3):
+            page = self.ask(target)
+            self.assertTrue(page["loading"])
+            found += [each["id"] for each in page["items"]]
+            target = f"/api/v1/transactions?limit=2&after={quote(page['next'] or '', safe='')}"
+        self.assertIsNone(page["next"])
+        self.assertEqual(found, names)
+
+    def test_one(self) -> None:
+        """
+        Besides, the partitions that take part, in order.
+        """
+        parts = frozenset({TopicPartition("u", 0), TopicPartition("t", 10), TopicPartition("t", 9)})
+        self.world.transactions.add(transaction("a", TransactionState.PREPARE_COMMIT, started_ms=5, partitions=parts))
+        told = self.ask("/api/v1/transactions/a")
+        self.assertEqual(
+            [(each["topic"], each["partition"]) for each in told["partitions"]], [("t", 9), ("t", 10), ("u", 0)]
+        )
+        self.assertEqual((told["state"], told["started_at"]), ("PrepareCommit", 5))
+
+    @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20))
+    def test_any_name(self, name: str) -> None:
+        """
+        A transactional id may be any text: percent-encoded, it is found.
+        """
+        self.world.transactions.known.clear()
+        self.world.transactions.add(transaction(name))
+        self.assertEqual(self.ask(f"/api/v1/transactions/{quote(name, safe='')}")["id"], name)
+
+    def test_ids_that_are_not_here(self) -> None:
+        """
+        One that nobody knows, or that another broker coordinates, is not found; one that is being read back is worth
+        another try.
+        """
+        self.assertIn("no transactional id 'x'", self.ask("/api/v1/transactions/x", 404)["detail"])
+        self.world.transactions.problem = ApiError(ErrorCode.NOT_COORDINATOR)
+        self.assertIn("no transactional id 'x'", self.ask("/api/v1/transactions/x", 404)["detail"])
+        self.world.transactions.problem = ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        self.assertTrue(self.ask("/api/v1/transactions/x", 503)["retriable"])
+
+
+class TransactionSeriesTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.coordinator = MadeUpTransactions()
+        self.replicas = MadeUpReplicas()
+        self.series = TransactionSeries(cast(Any, self.coordinator), cast(Any, self.replicas))
+
+    def values(self) -> dict[tuple[str, ...], float]:
+        """By name and label."""
+        found = {}
+        for family in self.series.families():
+            for sample in family.samples:
+                if isinstance(sample, Sample):
+                    found[family.name, *(value for _, value in sample.labels)] = sample.value
+        return found
+
+    def partition(self, number: int, *open_since: int, wrote_ms: int = NOW_MS, leads: bool = True) -> Any:
+        """One whose high watermark is 9, with transactions open since some offsets."""
+        producers = Producers(
+            10,
+            [
+                ProducerEntry(producer_id, 0, last_timestamp=wrote_ms, open_since=first)
+                for producer_id, first in enumerate(open_since)
+            ],
+        )
+        one = replica("t", number, producers_in_memory=producers, has_producers=True)
+        one.last_stable_offset = producers.transactions.last_stable_offset(9)
+        one.partition.is_leader = leads
+        self.replicas.add(one)
+        return one
+
+    def test_states(self) -> None:
+        """
+        Every state is there, also with nobody in it, but for that of ids that are about to be forgotten.
+        """
+        self.coordinator.add(transaction("a", TransactionState.ONGOING, started_ms=NOW_MS - 2500))
+        self.coordinator.add(transaction("b", TransactionState.PREPARE_ABORT, started_ms=NOW_MS - 500))
+        self.coordinator.add(transaction("c", TransactionState.COMPLETE_COMMIT, started_ms=NOW_MS - 9000))
+        values = self.values()
+        states = {state: count for (name, *labels), count in values.items() if labels for state in labels}
+        self.assertEqual((states["Ongoing"], states["PrepareAbort"], states["Empty"]), (1, 1, 0))
+        self.assertNotIn("Dead", states)
+        self.assertEqual(values["logbus_transaction_oldest_seconds",], 2.5)
+
+    def test_nothing(self) -> None:
+        """
+        Without transactions all are 0.
+        """
+        self.partition(0)
+        self.assertEqual(set(self.values().values()), {0})
+
+    def test_what_is_held_back(self) -> None:
+        """
+        Leaders say how many transactions are open, in how many partitions somebody waits for them, and for how much.
+        """
+        self.partition(0, 4, 2)
+        self.partition(1, 7)
+        self.partition(2)
+        self.partition(3, 0, leads=False)
+        # Open, and nobody could read it yet anyway.
+        self.partition(4, 9)
+        values = self.values()
+        self.assertEqual(values["logbus_open_transactions",], 4)
+        self.assertEqual(values["logbus_unstable_partitions",], 2)
+        self.assertEqual(values["logbus_stable_offset_max_lag",], 7)
+        self.assertEqual(values["logbus_late_transaction_partitions",], 0)
+
+    def test_late_ones(self) -> None:
+        """
+        Some minutes after the longest time-out it is time to look for what hangs.
+        """
+        late_ms = NOW_MS - LONGEST_MS - GRACE_MS
+        self.partition(0, 4, wrote_ms=late_ms)
+        self.partition(1, 4, wrote_ms=late_ms - 1)
+        # Batches without a time are not from long ago.
+        self.partition(2, 4, wrote_ms=-1)
+        self.assertEqual(self.values()["logbus_late_transaction_partitions",], 1)
+
+    def test_producers_on_the_disk(self) -> None:
+        """
+        No file is read for a metric: neither here nor for a series by partition.
+        """
+        self.partition(0, 4).log.producers_in_memory = None
+        self.assertEqual(self.values()["logbus_open_transactions",], 0)
+        world = World(settings={"admin.metrics.per.partition": "true"})
+        world.replicas.add(self.partition(1))
+        unread = self.partition(2)
+        unread.log.producers_in_memory = None
+        world.replicas.add(unread)
+        lines = world.ask("GET", "/metrics").body.decode().splitlines()
+        shown = [line for line in lines if line.startswith("logbus_partition_last_stable_offset{")]
+        self.assertEqual(len(shown), 2)
+        self.assertFalse([line for line in shown if 'partition="2"' in line])
+
+    def test_pauses(self) -> None:
+        """
+        Many partitions and many transactional ids are looked at in slices.
+        """
+        for number in range(10 * PAUSE_PARTITIONS):
+            self.partition(number)
+        for number in range(10 * PAUSE_IDS):
+            self.coordinator.add(transaction(str(number)))
+        pauses = [sample for family in self.series.families() for sample in family.samples if sample is None]
+        self.assertEqual(len(pauses), 20)
+
+    def test_what_happened(self) -> None:
+        """
+        Counters of the coordinator, and the markers that are on their way.
+        """
+        registry = Registry()
+        self.series.register(registry)
+        self.coordinator.metrics.committed = 3
+        self.coordinator.markers.partitions = 5
+        values = {
+            sample.name: sample.value
+            for family in registry.collect()
+            for sample in family.samples
+            if sample is not None
+        }
+        self.assertEqual(values["logbus_transactions_committed_total"], 3)
+        self.assertEqual(values["logbus_transaction_markers_waiting"], 5)
