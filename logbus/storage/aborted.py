@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
+from logbus.records.batch import BatchHeader
 from logbus.records.checksum import Buffer
 from logbus.storage.files import LazyFile
 from logbus.storage.index import IndexCorrupt
@@ -46,6 +47,25 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
     last_offset: int
     last_stable_offset: int
+
+
+class Aborted:
+    """The aborted transactions of a stretch of a log, to be asked batch by batch."""
+
+    __slots__ = ("_by_producer",)
+
+    def __init__(self, entries: Iterable[AbortedTransaction] = ()) -> None:
+        self._by_producer: dict[int, list[AbortedTransaction]] = {}
+        for entry in entries:
+            self._by_producer.setdefault(entry.producer_id, []).append(entry)
+
+    def of(self, header: BatchHeader) -> AbortedTransaction | None:
+        """The transaction that a batch belongs to, if it was aborted."""
+        if header.transactional:
+            for entry in self._by_producer.get(header.producer_id, ()):
+                if entry.first_offset <= header.base_offset <= entry.last_offset:
+                    return entry
+        return None
 
 
 def encode(entries: Iterable[AbortedTransaction]) -> bytes:
@@ -221,12 +241,20 @@ class TransactionIndex:
         """
         if first_offset > self.last_offset:
             return False
-        for entry in self.entries(self._first_ending_at(first_offset)):
+        for entry in self.ending_from(first_offset):
             if entry.first_offset < end_offset:
                 found.append(entry)
             if entry.last_stable_offset >= end_offset:
                 return True
         return False
+
+    def ending_from(self, offset: int) -> Iterator[AbortedTransaction]:
+        """
+        The transactions whose markers lie at an offset or behind it.
+
+        :raises IndexCorrupt: an entry cannot be.
+        """
+        return self.entries(self._first_ending_at(offset))
 
     def _first_ending_at(self, offset: int) -> int:
         """Position of the first entry whose marker is at ``offset`` or behind it."""

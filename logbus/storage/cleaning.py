@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from attrs import define, field
 
 from logbus.errors import DecodeError
-from logbus.records.batch import HEADER_SIZE, iter_batches, read_header
+from logbus.records.batch import HEADER_SIZE, BatchHeader, iter_batches, read_header
 from logbus.records.checksum import Buffer
 from logbus.storage import names
+from logbus.storage.aborted import Aborted
 from logbus.storage.cleanable import Cleanable, runs
 from logbus.storage.compaction import Compaction, learn
 from logbus.storage.istorage import Lane
@@ -24,6 +25,7 @@ from logbus.storage.log import Log
 from logbus.storage.pace import Pace
 from logbus.storage.segment import Segment
 from logbus.storage.swap import Abandoned, check_unchanged, remove, swap
+from logbus.storage.transactions import aborted_index, aborted_transactions
 
 CHUNK = 1024 * 1024
 """Bytes read at a time, and written at a time at most."""
@@ -81,7 +83,8 @@ class Cleaning:
             self.end,
             self.now_ms,
             log.config.delete_retention_ms,
-            {entry.producer_id: entry.last_offset for entry in log.producers},
+            {entry.producer_id: entry.last_offset for entry in log.producers if entry.batches},
+            {entry.producer_id: entry.epoch for entry in log.producers if not entry.batches},
         )
         reached = [segment for segment in segments if segment.base_offset < self.end]
         following = log.segments[log.segments.index(reached[-1]) + 1].base_offset
@@ -99,8 +102,10 @@ class Cleaning:
             position = segment.find(plan.start)
             while position < segment.size:
                 data = await self._read(segment, position, dirty)
-                for at, header in iter_batches(data):
-                    learnt = learn(keys, data, at, header, plan.start)
+                batches = list(iter_batches(data))
+                aborted = self._aborted(batches)
+                for at, header in batches:
+                    learnt = learn(keys, data, at, header, plan.start, aborted.of(header) is not None)
                     if learnt < header.next_offset:
                         self.end = learnt
                         return keys
@@ -143,8 +148,10 @@ class Cleaning:
             while position < segment.size:
                 data = await self._read(segment, position, run)
                 out = _Output(new, self.log.config.index_interval_bytes)
-                for at, header in iter_batches(data):
-                    left = compaction.left(data, at, header)
+                batches = list(iter_batches(data))
+                aborted = self._aborted(batches)
+                for at, header in batches:
+                    left = compaction.left(data, at, header, aborted.of(header))
                     if left is not None:
                         out.add(left)
                     position += header.size
@@ -156,8 +163,18 @@ class Cleaning:
         if (end := compaction.end_of_run()) is not None:
             out.add(end)
         out.write()
+        # Of those that ended before nothing is left: nobody need be told of them.
+        for segment in run:
+            for entry in aborted_index(self.log, segment).ending_from(compaction.end):
+                new.aborted.append(entry)
 
     # -- Both
+
+    def _aborted(self, batches: Sequence[tuple[int, BatchHeader]]) -> Aborted:
+        """Which of these batches belong to transactions that were aborted."""
+        if any(header.transactional for _, header in batches):
+            return Aborted(aborted_transactions(self.log, batches[0][1].base_offset, batches[-1][1].next_offset))
+        return Aborted()
 
     async def _read(self, segment: Segment, position: int, needed: Sequence[Segment]) -> bytes:
         """

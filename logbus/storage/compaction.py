@@ -10,7 +10,9 @@ Delete markers stay for ``delete.retention.ms`` after they were first cleaned, s
 sees them. That date, the delete horizon, is written into the batch (KIP-534): a bit in the attributes, and the date in
 the place of the base timestamp.
 
-Control batches and transactions stay as they are: whether a transaction was committed is not known here.
+Of a transaction that was committed the records are as any others; of one that was aborted all go, once its marker lies
+below the bound, too. A marker stays until no record of its transaction is left, and then for as long as delete markers
+do: a reader, or a follower, who had some of the records before must still learn how it ended.
 """
 
 from __future__ import annotations
@@ -22,18 +24,20 @@ from attrs import define, field
 from logbus.errors import ApiError, DecodeError
 from logbus.records.batch import BatchHeader, Record, check_crc, decode_batch, rewrite_batch
 from logbus.records.checksum import Buffer
+from logbus.storage.aborted import AbortedTransaction
 from logbus.storage.keymap import KeyMap
 
 
-def learn(keys: KeyMap, data: Buffer, position: int, header: BatchHeader, start: int = 0) -> int:
+def learn(keys: KeyMap, data: Buffer, position: int, header: BatchHeader, start: int = 0, aborted: bool = False) -> int:
     """
     Take note of the keys of a batch.
 
     :param start: records before this offset are passed over: they were noted before.
+    :param aborted: it belongs to a transaction that was aborted: its records replace nobody.
     :returns: the offset up to which the batch was noted: its end, or less if the map is full.
     :raises DecodeError: the batch is damaged.
     """
-    if not header.control and not header.transactional:
+    if not header.control and not aborted:
         for record in _records(data, position, header):
             if record.key is not None and record.offset >= start and not keys.put(record.key, record.offset):
                 return record.offset
@@ -50,6 +54,7 @@ class Compaction:
     :ivar now_ms: what delete horizons are compared with, ms since 1970.
     :ivar delete_retention_ms: for how long delete markers stay.
     :ivar last_of_producers: the last offset each producer that is known has written, by its id.
+    :ivar bare_epochs: the epochs of producers that are known by a marker only, by their ids.
     :ivar records: records that were looked at.
     :ivar removed: records that went.
     :ivar changed: batches that went, or were written anew.
@@ -61,26 +66,40 @@ class Compaction:
     now_ms: int
     delete_retention_ms: int
     last_of_producers: Mapping[int, int] = field(factory=dict)
+    bare_epochs: Mapping[int, int] = field(factory=dict)
     records: int = field(default=0, init=False)
     removed: int = field(default=0, init=False)
     changed: int = field(default=0, init=False)
     keyless: int = field(default=0, init=False)
     _dropped: BatchHeader | None = field(default=None, init=False)
+    _in_transaction: set[int] = field(factory=set, init=False)
 
-    def left(self, data: Buffer, position: int, header: BatchHeader) -> Buffer | None:
+    def left(
+        self, data: Buffer, position: int, header: BatchHeader, aborted: AbortedTransaction | None = None
+    ) -> Buffer | None:
         """
         What is left of a batch: its own bytes if nothing changed; None if it goes.
 
+        :param aborted: the transaction that it belongs to, if that was aborted.
         :raises DecodeError: the batch is damaged.
         """
         self._dropped = None
         whole = memoryview(data)[position : position + header.size]
-        if header.base_offset >= self.end or header.control or header.transactional:
+        if header.base_offset >= self.end:
+            return whole
+        if header.control:
+            if not header.has_producer_id:
+                return whole
+            return self._left_of_marker(data, position, header, whole)
+        if aborted is not None and aborted.last_offset >= self.end:
+            self._in_transaction.add(header.producer_id)
             return whole
         records = _records(data, position, header)
-        kept = [record for record in records if self._stays(record, header.delete_horizon)]
+        kept = [record for record in records if self._stays(record, header.delete_horizon)] if aborted is None else []
         self.records += len(records)
         self.removed += len(records) - len(kept)
+        if kept and header.transactional:
+            self._in_transaction.add(header.producer_id)
         if not kept:
             if self.last_of_producers.get(header.producer_id) != header.last_offset:
                 self._dropped = header
@@ -95,6 +114,25 @@ class Compaction:
             return whole
         self.changed += 1
         return rewrite_batch(header, kept, delete_horizon=horizon)
+
+    def _left_of_marker(self, data: Buffer, position: int, header: BatchHeader, whole: memoryview) -> Buffer | None:
+        producer_id, horizon = header.producer_id, header.delete_horizon
+        if producer_id in self._in_transaction:
+            self._in_transaction.remove(producer_id)
+            return whole
+        if header.record_count and horizon is None:
+            self.changed += 1
+            horizon = self.now_ms + self.delete_retention_ms
+            return rewrite_batch(header, _records(data, position, header), delete_horizon=horizon)
+        if header.record_count and horizon is not None and self.now_ms < horizon:
+            return whole
+        if self.bare_epochs.get(producer_id) == header.producer_epoch:
+            # Nothing else tells whom to refuse.
+            return whole
+        self.removed += header.record_count
+        self._dropped = header
+        self.changed += 1
+        return None
 
     def end_of_run(self) -> bytes | None:
         """

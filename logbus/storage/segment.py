@@ -570,14 +570,18 @@ class Segment:
 
     def rename_aborted(self, suffix: str) -> bool:
         """
-        The same for the index of aborted transactions alone, if it was not done before.
+        The same for the index of aborted transactions alone, which nothing can replace; it can be used as before.
 
-        :returns: whether there is one.
+        :returns: whether there is one that had not been renamed before.
         """
-        self.close_aborted()
         if not self.disk.exists(old := self.path(names.TRANSACTION_INDEX)):
             return False
-        self.disk.rename(old, f"{self.directory}/{self.base_offset:020d}{names.TRANSACTION_INDEX}{suffix}")
+        self.close_aborted()
+        path = f"{self.directory}/{self.base_offset:020d}{names.TRANSACTION_INDEX}{suffix}"
+        self.disk.rename(old, path)
+        index = TransactionIndex(self.disk, LazyFile(self.files, self.disk, path), self.base_offset)
+        index.open()
+        self._aborted = index
         return True
 
     def close(self) -> None:

@@ -73,11 +73,16 @@ async def swap(log: Log, old: Sequence[Segment], new: Segment) -> None:
     """
     disk = log.disk
     try:
+        if disk.exists(old[0].path(names.TRANSACTION_INDEX)):
+            # An empty one, too: what stands there now must not pass for the new segment's.
+            new.aborted.save(always=True)
         files = [file.get() for file in (new.log, *new.save_indexes())]
         await disk.submit(Lane.BACKGROUND, sync_all, disk, (), files, ())
         del files
         check_unchanged(log, old)
         new.log.pinned = False
+        await _rename_aborted(log, new, names.SWAP)
+        check_unchanged(log, old)
         new.rename(names.SWAP)
         await disk.submit(Lane.BACKGROUND, disk.sync_directory, log.directory)
         check_unchanged(log, old)
@@ -90,10 +95,18 @@ async def swap(log: Log, old: Sequence[Segment], new: Segment) -> None:
         discard(log, old, SEGMENT_KINDS)
         await disk.submit(Lane.BACKGROUND, disk.sync_directory, log.directory)
         if new in log.segments and not log.is_closed:
+            await _rename_aborted(log, new, "")
+        if new in log.segments and not log.is_closed:
             new.rename("")
             await disk.submit(Lane.BACKGROUND, disk.sync_directory, log.directory)
     except ApiError as error:
         raise HalfDone(f"{log.partition}: {error}") from error
+
+
+async def _rename_aborted(log: Log, new: Segment, suffix: str) -> None:
+    """The index of aborted transactions has its new name for good before the log file has: it cannot be made anew."""
+    if new.rename_aborted(suffix):
+        await log.disk.submit(Lane.BACKGROUND, log.disk.sync_directory, log.directory)
 
 
 async def settle(disk: IDisk, files: FileCache, directory: str) -> None:
@@ -121,7 +134,11 @@ async def settle(disk: IDisk, files: FileCache, directory: str) -> None:
             old = names.base_offset_of(name, names.LOG)
             if old is not None and base <= old <= last:
                 for kind in SEGMENT_KINDS:
-                    disk.unlink(f"{directory}/{names.segment_file(old, kind)}")
+                    if kind != names.TRANSACTION_INDEX or old != base:
+                        disk.unlink(f"{directory}/{names.segment_file(old, kind)}")
+        if disk.exists(aborted := new.path(names.TRANSACTION_INDEX)):
+            # Otherwise the one that has its name already, if any, is the new segment's.
+            disk.rename(aborted, f"{directory}/{names.segment_file(base, names.TRANSACTION_INDEX)}")
         # Before it has their name: what it replaces must not come back beside it.
         await disk.submit(Lane.BACKGROUND, disk.sync_directory, directory)
         disk.rename(new.path(names.LOG), f"{directory}/{names.segment_file(base, names.LOG)}")

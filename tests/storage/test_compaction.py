@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from hypothesis import given, settings
@@ -21,10 +21,12 @@ from logbus.records.batch import (
     read_header,
 )
 from logbus.records.compression import Codec
-from logbus.records.control import ControlType
+from logbus.records.control import ControlType, encode_control_key
 from logbus.records.header import ATTRIBUTES_AT, CRC, CRC_AT
+from logbus.storage.aborted import Aborted, AbortedTransaction
 from logbus.storage.compaction import Compaction, learn
 from logbus.storage.keymap import KeyMap
+from logbus.storage.marking import marker_in
 
 Drawn: TypeAlias = list[tuple[list[tuple[int, bool]], Codec, int, int, bool]]
 """For each batch: keys with whether the value is a delete marker, the codec, the producer, the gap before it, and
@@ -89,10 +91,13 @@ def clean(
     now: int = NOW,
     retention: int = DAY,
     producers: dict[int, int] | None = None,
+    bare: Mapping[int, int] = {},
+    aborted: Iterable[AbortedTransaction] = (),
 ) -> tuple[list[bytes], int]:
     """One round over the whole log as one run; what is left, and how far it came."""
     seen = KeyMap(keys * 32)
     end = end_of(log) if bound is None else bound
+    told = Aborted(aborted)
     for data in log:
         header = read_header(data)
         if header.next_offset > end:
@@ -100,12 +105,16 @@ def clean(
             end = min(end, max(header.base_offset, start))
             break
         if start < header.next_offset:
-            learnt = learn(seen, data, 0, header, start)
+            learnt = learn(seen, data, 0, header, start, told.of(header) is not None)
             if learnt < header.next_offset:
                 end = learnt
                 break
-    compaction = Compaction(seen, end, now, retention, last_of_producers(log) if producers is None else producers)
-    left = [bytes(kept) for data in log if (kept := compaction.left(data, 0, read_header(data))) is not None]
+    last = last_of_producers(log) if producers is None else producers
+    compaction = Compaction(seen, end, now, retention, last, bare)
+    offered = ((data, read_header(data)) for data in log)
+    left = [
+        bytes(k) for data, header in offered if (k := compaction.left(data, 0, header, told.of(header))) is not None
+    ]
     ending = compaction.end_of_run()
     return [*left, ending] if ending is not None else left, end
 
@@ -239,20 +248,74 @@ class CompactionTests(SynchronousTestCase):
         left, end = clean(log, keys=1)
         self.assertEqual((left, end), (log, 1))
 
-    def test_transactions_and_markers_stay(self) -> None:
-        """Whether a transaction was committed is not known: its records stay, and replace nobody."""
-        one = encode_batch([Record(0, NOW, b"k", b"old")])
-        inside = encode_batch(
-            [Record(0, NOW, b"k", b"perhaps")],
-            base_offset=1, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True,
-        )  # fmt: skip
-        key = b"\0\0\0\0"  # of the marker below, if it were a user's
-        marker = encode_marker_batch(
-            Marker(ControlType.ABORT, 0), base_offset=2, producer_id=7, producer_epoch=0, timestamp=NOW
-        )
-        newer = encode_batch([Record(0, NOW, key, b"x")], base_offset=3)
-        left, end = clean([one, inside, marker, newer], producers={})
-        self.assertEqual((left, end), ([one, inside, marker, newer], 4))
+    def a_transaction(self, type: ControlType) -> list[bytes]:
+        """A value, another one of producer 7's transaction, its marker, and a key that looks like the marker's."""
+        numbers = {"producer_id": 7, "producer_epoch": 0}
+        inside = [Record(0, NOW, b"k", b"new"), Record(0, NOW, b"l", b"other")]
+        return [
+            encode_batch([Record(0, NOW, b"k", b"old")]),
+            encode_batch(inside, base_offset=1, base_sequence=0, transactional=True, **numbers),
+            encode_marker_batch(Marker(type, 0), base_offset=3, timestamp=NOW, **numbers),
+            encode_batch([Record(0, NOW, encode_control_key(type), b"x")], base_offset=4),
+        ]
+
+    def test_committed(self) -> None:
+        """What was committed replaces what was before it; the marker stays as long as a record does."""
+        log = self.a_transaction(ControlType.COMMIT)
+        left, end = clean(log, producers={})
+        self.assertEqual((left, end), (log[1:], 5))
+        left, _ = clean(left, now=NOW + 2 * DAY, producers={})
+        self.assertEqual(left, log[1:])
+
+    def test_the_marker_goes_last(self) -> None:
+        """Without records of its transaction a marker stays for delete.retention.ms, with the date in its batch."""
+        log = self.a_transaction(ControlType.COMMIT)
+        newer = encode_batch([Record(0, NOW, b"k", b"1"), Record(0, NOW, b"l", b"2")], base_offset=5)
+        left, _ = clean([*log, newer], producers={})
+        self.assertEqual([read_header(data).base_offset for data in left], [3, 4, 5])
+        header = read_header(left[0])
+        self.assertTrue(header.control and header.transactional)
+        self.assertEqual(header.delete_horizon, NOW + DAY)
+        self.assertEqual(marker_in(left[0], 0, header), Marker(ControlType.COMMIT, 0))
+        self.assertEqual(clean(left, now=NOW + DAY - 1, producers={})[0], left)
+        gone, _ = clean(left, now=NOW + DAY, producers={})
+        self.assertEqual(gone, left[1:])
+
+    def test_aborted(self) -> None:
+        """What was aborted goes, and replaces nobody."""
+        log = self.a_transaction(ControlType.ABORT)
+        left, _ = clean(log, producers={}, aborted=[AbortedTransaction(7, 1, 3, 4)])
+        self.assertEqual([read_header(data).base_offset for data in left], [0, 3, 4])
+        self.assertEqual(left[0], log[0])
+        self.assertEqual(read_header(left[1]).delete_horizon, NOW + DAY)
+
+    def test_aborted_above_the_bound(self) -> None:
+        """As long as its marker lies above the bound a transaction stays as it is."""
+        log = self.a_transaction(ControlType.ABORT)
+        left, end = clean(log, bound=3, producers={}, aborted=[AbortedTransaction(7, 1, 3, 4)])
+        self.assertEqual((left, end), (log, 3))
+
+    def test_the_last_of_a_producer(self) -> None:
+        """Of a producer that is known an empty batch is left, or, without one in its epoch, the marker."""
+        log = self.a_transaction(ControlType.ABORT)
+        aborted = [AbortedTransaction(7, 1, 3, 4)]
+        left, _ = clean(log, producers={7: 2}, aborted=aborted)
+        self.assertEqual([read_header(data).record_count for data in left], [1, 0, 1, 1])
+        late, _ = clean(left, now=NOW + DAY, producers={7: 2}, aborted=aborted)
+        self.assertEqual([read_header(data).base_offset for data in late], [0, 1, 4])
+        bare, _ = clean(left, now=NOW + DAY, producers={}, bare={7: 0}, aborted=aborted)
+        self.assertEqual([read_header(data).base_offset for data in bare], [0, 3, 4])
+        other, _ = clean(left, now=NOW + DAY, producers={}, bare={7: 1}, aborted=aborted)
+        self.assertEqual([read_header(data).base_offset for data in other], [0, 4])
+
+    def test_a_marker_at_the_end(self) -> None:
+        """The last batch of a run leaves its header, which says nothing of a transaction."""
+        left, _ = clean(self.a_transaction(ControlType.COMMIT)[2:3], producers={})
+        left, end = clean(left, now=NOW + DAY, producers={})
+        header = read_header(left[0])
+        self.assertEqual((len(left), end, header.record_count, header.control), (1, 4, 0, True))
+        self.assertIsNone(marker_in(left[0], 0, header))
+        self.assertEqual(clean(left, now=NOW + DAY, producers={})[0], left)
 
     def test_records_without_a_key(self) -> None:
         """They stay, and are counted."""
