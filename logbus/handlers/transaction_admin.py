@@ -68,6 +68,7 @@ class TransactionAdminHandlers:
                 producer_epoch=0,
                 topics=[],
             )
+        left = self._coordinator.markers.left(transactional_id)
         return DescribedTransactionState(
             transactional_id=transactional_id,
             transaction_state=found.state.value,
@@ -75,7 +76,7 @@ class TransactionAdminHandlers:
             transaction_start_time_ms=found.started_ms,
             producer_id=found.producer_id,
             producer_epoch=found.producer_epoch,
-            topics=_by_topic(found.partitions),
+            topics=_by_topic(found.partitions if left is None else left),
         )
 
     @serves(66, 0, 2)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logbus.coordination.transactions.coordinator import TransactionCoordinator
+from logbus.coordination.transactions.markers import MarkerSender
 from logbus.coordination.transactions.states import TransactionState
 from logbus.coordination.transactions.transaction import Transaction
 from logbus.errors import ApiError, ErrorCode
@@ -86,6 +87,14 @@ class TransactionAdminTests(HandlerCase):
         )
         self.assertEqual((found.producer_id, found.producer_epoch, found.transaction_start_time_ms), (7, 3, 5))
         self.assertEqual([(each.topic, each.partitions) for each in found.topics], [("t", [0, 1]), ("u", [0])])
+
+    def test_one_that_ends(self) -> None:
+        """Partitions that have their marker are left out: in them it is over."""
+        partitions = frozenset({TopicPartition("t", 0), TopicPartition("t", 1)})
+        self.known = [transaction("a", TransactionState.PREPARE_COMMIT, partitions=partitions, started_ms=5)]
+        with mock.patch.object(MarkerSender, "left", lambda sender, name: partitions - {TopicPartition("t", 0)}):
+            (found,) = self.describe("a")
+        self.assertEqual([(each.topic, each.partitions) for each in found.topics], [("t", [1])])
 
     def test_what_cannot_be_described(self) -> None:
         """An error each, and the others are described all the same."""

@@ -97,6 +97,11 @@ class MarkerSender:
         """How many markers are on their way."""
         return sum(len(delivery.left) for delivery in self._deliveries.values())
 
+    def left(self, transactional_id: str) -> frozenset[TopicPartition] | None:
+        """The partitions of a transaction that have no marker yet; None: none of its markers is on its way."""
+        delivery = self._deliveries.get(transactional_id)
+        return None if delivery is None else frozenset(delivery.left)
+
     def send(self, shard: TransactionShard, transaction: Transaction) -> None:
         """See to it that all partitions of a transaction have their marker, and that it is written that they have."""
         delivery = Delivery(shard, transaction, Ending.of(transaction, shard.epoch), set(transaction.partitions))
