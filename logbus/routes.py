@@ -11,6 +11,7 @@ from logbus.config import keys
 from logbus.coordination.commits import Commits
 from logbus.coordination.consumers import CONSUMER, Consumers
 from logbus.coordination.groups import OFFSETS_TOPIC
+from logbus.coordination.transactional import TransactionalCommits
 from logbus.handlers.cluster import ClusterHandlers, Doorkeeper
 from logbus.handlers.config_resources import ConfigResourceHandlers
 from logbus.handlers.configs import ConfigHandlers
@@ -27,6 +28,7 @@ from logbus.handlers.leaders import LeaderHints
 from logbus.handlers.log_dirs import LogDirHandlers
 from logbus.handlers.markers import MarkerHandlers
 from logbus.handlers.metadata import MetadataHandlers
+from logbus.handlers.offset_rules import OffsetRules
 from logbus.handlers.offsets import OffsetHandlers
 from logbus.handlers.opening import ABOUT_THE_CLUSTER
 from logbus.handlers.participation import Gate
@@ -38,6 +40,7 @@ from logbus.handlers.runs import ProduceRuns
 from logbus.handlers.topic_pages import TopicPageHandlers
 from logbus.handlers.topics import TopicHandlers
 from logbus.handlers.transaction_admin import TransactionAdminHandlers
+from logbus.handlers.transaction_offsets import TransactionOffsetHandlers
 from logbus.handlers.transactions import TransactionHandlers
 from logbus.handlers.versions import VersionHandlers
 from logbus.wire.releases import CONSUMER_GROUP_APIS, advertised_table
@@ -58,9 +61,12 @@ def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers
     """
     config, metadata, replicas, topics = broker.config, broker.metadata, broker.replicas, broker.topic_admin
     groups, upkeep = broker.group_coordinator, broker.upkeep
-    gate = Gate(
-        broker.participation, broker.reactor, lambda: config.get(keys.TRANSACTION_PARTITION_VERIFICATION_ENABLE)
-    )
+    rules = OffsetRules(metadata, config)
+
+    def verifies() -> bool:
+        return config.get(keys.TRANSACTION_PARTITION_VERIFICATION_ENABLE)
+
+    gate = Gate(broker.participation, broker.reactor, verifies)
     produce = ProduceHandlers(
         replicas, broker.reactor, broker.wall_clock, INTERNAL_TOPICS, Refusals(LeaderHints(metadata)), metadata, gate
     )
@@ -95,7 +101,8 @@ def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers
             ProducerHandlers(broker.producer_ids, broker.transactions),
             CoordinatorHandlers(groups, broker.transactions, broker.internal_topics, metadata),
             GroupHandlers(groups),
-            GroupOffsetHandlers(groups, Commits(groups), upkeep, metadata, config),
+            GroupOffsetHandlers(groups, Commits(groups), upkeep, rules),
+            TransactionOffsetHandlers(groups, TransactionalCommits(groups, broker.participation, verifies), rules),
             GroupAdminHandlers(groups, upkeep),
             ConsumerGroupHandlers(Consumers(groups)),
             TransactionAdminHandlers(broker.transactions),

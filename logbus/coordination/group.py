@@ -185,11 +185,14 @@ class ClassicGroup:
 
     # Checks for others.
 
-    def check_commit(self, member_id: str, instance_id: str | None, epoch: int, version: int) -> None:
+    def check_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, version: int, transactional: bool = False
+    ) -> None:
         """
         Refuse a commit that does not come from a member of the current generation.
 
-        Who uses no group management commits with generation −1, and may while nobody else does.
+        Who uses no group management commits with generation −1, and may while nobody else does; in a transaction
+        always, since a producer of old does not know for which member it commits (KIP-447).
 
         :raise ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS,
             COORDINATOR_NOT_AVAILABLE.
@@ -199,12 +202,14 @@ class ClassicGroup:
         if epoch < 0 and self.is_empty:
             return
         if epoch < 0 and not member_id and instance_id is None:
+            if transactional:
+                return
             raise ApiError(
                 ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.group_id!r} has members; only they may commit its offsets"
             )
         self._members.known(member_id, instance_id)
         self._rebalance.check_generation(epoch)
-        if self.state is GroupState.COMPLETING_REBALANCE:
+        if self.state is GroupState.COMPLETING_REBALANCE and not transactional:
             # It has the new generation, but not what it is to read: it cannot mean partitions of this one.
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from random import Random
-from uuid import UUID
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
@@ -30,9 +28,11 @@ from logbus.coordination.consumer.migration import downgraded
 from logbus.coordination.group import ClassicGroup
 from logbus.coordination.igroup import Change, Group
 from logbus.coordination.loading import CoordinatorMetrics, load
+from logbus.coordination.memberids import MemberIds
 from logbus.coordination.news import named, tell
-from logbus.coordination.offsets import CommittedOffset
+from logbus.coordination.offsets import CommittedOffset, GroupOffsets
 from logbus.coordination.placement import partition_for
+from logbus.coordination.room import Room
 from logbus.coordination.settings import classic_settings, consumer_settings, migration_policy
 from logbus.coordination.shard import Alarm, Shard
 from logbus.coordination.statelog import StateLog
@@ -45,12 +45,6 @@ from logbus.wire.messages.group_log import GroupMetadataValue
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
-MAX_CLIENT_ID = 1000
-"""How much of a client's name goes into the ids of its members: a record holds 32 kB of text, and Kafka all of it."""
-
-COMPLAINT_SECONDS = 60.0
-"""How often the log says that there are too many groups."""
-
 
 @implementer(ILeadershipListener)
 @define(eq=False)
@@ -59,8 +53,10 @@ class GroupCoordinator:
     All groups that this broker coordinates.
 
     :param wall_ms: ms since 1970.
+    :param member_ids: the broker's chance, which they are made of.
     :ivar shards: by partition of the internal topic.
     :ivar topics: what groups of the consumer protocol know of topics.
+    :ivar room: bounds their number.
     """
 
     _replicas: Replicas
@@ -68,13 +64,13 @@ class GroupCoordinator:
     config: ConfigView
     clock: IReactorTime
     wall_ms: Callable[[], int]
-    _random: Random
+    _member_ids: MemberIds = field(converter=MemberIds)
     shards: dict[int, Shard] = field(factory=dict, init=False)
     metrics: CoordinatorMetrics = field(factory=CoordinatorMetrics, init=False)
     topics: MetadataTopics = field(init=False)
+    room: Room = field(init=False)
     _timers: Timers = field(init=False)
     _stopped: bool = field(default=False, init=False)
-    _complain_at: float = field(default=0.0, init=False)
     _log = Logger()
 
     @_timers.default
@@ -84,6 +80,10 @@ class GroupCoordinator:
     @topics.default
     def _cluster_topics(self) -> MetadataTopics:
         return MetadataTopics(self._metadata)
+
+    @room.default
+    def _bounded(self) -> Room:
+        return Room(self.config, self.clock, lambda: sum(len(shard.groups) for shard in self.shards.values()))
 
     # Looking up.
 
@@ -130,14 +130,22 @@ class GroupCoordinator:
         """
         return self.shard_of(group_id).groups.get(group_id)
 
-    def committed(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
+    def offsets(self, group_id: str) -> GroupOffsets:
         """
-        What a group has committed; nothing if there is no such group. Read only.
+        What a group has committed, and what is pending; nothing if there is no such group. Read only.
 
         :raise ApiError: as :meth:`shard_of`.
         """
-        offsets = self.shard_of(group_id).offsets.get(group_id)
-        return {} if offsets is None else offsets.committed
+        held = self.shard_of(group_id).offsets.get(group_id)
+        return GroupOffsets(group_id) if held is None else held
+
+    def committed(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
+        """
+        What of it holds.
+
+        :raise ApiError: as :meth:`shard_of`.
+        """
+        return self.offsets(group_id).committed
 
     def committed_count(self) -> int:
         """How many offsets all groups have committed."""
@@ -155,7 +163,7 @@ class GroupCoordinator:
             group_id,
             partial(classic_settings, self.config),
             partial(self._save, shard, group_id),
-            self._member_id,
+            self._member_ids.named,
             self.wall_ms,
             self.clock.seconds,
         )
@@ -173,7 +181,7 @@ class GroupCoordinator:
             partial(consumer_settings, self.config),
             self.topics,
             partial(self._append, shard, group_id),
-            self._unique,
+            self._member_ids.unique,
         )
 
     def activate(self, group: ConsumerGroup) -> None:
@@ -186,7 +194,7 @@ class GroupCoordinator:
 
         A consumer group without members makes way for a classic one.
 
-        :raise ApiError: see :meth:`.StateLog.append` and :meth:`check_room`.
+        :raise ApiError: see :meth:`.StateLog.append` and :meth:`.Room.check`.
         """
         group = shard.groups.get(group_id)
         if isinstance(group, ConsumerGroup) and group.is_empty:
@@ -195,27 +203,9 @@ class GroupCoordinator:
             self._log.info("group {group} speaks the classic protocol from now on", group=named(group_id))
             group = None
         if group is None:
-            self.check_room()
+            self.room.check()
             group = shard.groups[group_id] = self.classic(shard, group_id)
         return group
-
-    def check_room(self) -> None:
-        """
-        Refuse one more group: names cost nothing, and a client could think of any number of them.
-
-        :raise ApiError: COORDINATOR_NOT_AVAILABLE: there are as many as there may be; others may go.
-        """
-        count = sum(len(shard.groups) for shard in self.shards.values())
-        most = self.config.get(keys.GROUP_MAX_COUNT)
-        if count < most:
-            return
-        now = self.clock.seconds()
-        if now >= self._complain_at:
-            self._complain_at = now + COMPLAINT_SECONDS
-            self._log.warn(
-                "new groups are refused: there are {count}, and group.max.count is {most}", count=count, most=most
-            )
-        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there are {count} groups; group.max.count is {most}")
 
     def touched(self, shard: Shard, group: Group) -> None:
         """A group had some input: see to it when it is due, and forget it if there is nothing to remember."""
@@ -299,12 +289,6 @@ class GroupCoordinator:
 
         durable.addCallbacks(lambda _: settled(None), lambda failure: settled(_error_of(failure)))
         durable.addErrback(lambda failure: self._log.failure("group {group} failed", failure, group=named(group_id)))
-
-    def _unique(self) -> str:
-        return str(UUID(int=self._random.getrandbits(128), version=4))
-
-    def _member_id(self, name: str) -> str:
-        return f"{name[:MAX_CLIENT_ID]}-{self._unique()}"
 
     # Transactions.
 

@@ -62,12 +62,16 @@ class Group(Protocol):
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether members may be reading a topic: its offsets neither expire nor may be deleted then."""
 
-    def check_commit(self, member_id: str, instance_id: str | None, epoch: int, version: int) -> None:
+    def check_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, version: int, transactional: bool = False
+    ) -> None:
         """
         Refuse a commit that does not come from a member of the current generation (or epoch).
 
         :param epoch: the generation id, or the member epoch.
         :param version: of OffsetCommit: older ones do not know every error.
+        :param transactional: it is part of a transaction (TxnOffsetCommit): those up to version 2 say nothing of
+            members, and it is no matter how far a rebalance is.
         :raise ApiError: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID,
             STALE_MEMBER_EPOCH.
         """

@@ -16,7 +16,8 @@ from twisted.python.failure import Failure
 from logbus.coordination.igroup import Change, Group
 from logbus.coordination.offsets import GroupOffsets
 from logbus.coordination.records import encode_change
-from logbus.coordination.statelog import ProducerEpoch, StateLog
+from logbus.coordination.statelog import StateLog
+from logbus.coordination.transactions.transaction import ProducerIdAndEpoch
 from logbus.errors import ErrorCode
 from logbus.timers import Timer
 from logbus.wire.messages.group_log import OffsetCommitKey
@@ -70,13 +71,17 @@ class Shard:
             self.apply(change)
         return durable
 
-    def save_pending(self, producer: ProducerEpoch, changes: Sequence[Change], too_large: ErrorCode) -> Deferred[None]:
+    def save_pending(
+        self, producer: ProducerIdAndEpoch, changes: Sequence[Change], too_large: ErrorCode
+    ) -> Deferred[None]:
         """
         Append commits as one batch of a producer's open transaction: they are pending until it ends.
 
         :return: fires when they are durable.
         :raise ApiError: see :meth:`.StateLog.append`; nothing has changed.
         """
+        if not changes:
+            return succeed(None)
         record_offset = self.log.end_offset
         durable = self.log.append([encode_change(change) for change in changes], too_large, producer)
         for number, change in enumerate(changes):

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from attrs import define, frozen
+from attrs import define
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
 from logbus.cluster.replicas import Replica
 from logbus.coordination.reading import Apply, Loaded, LogReading, Transactions
+from logbus.coordination.transactions.transaction import ProducerIdAndEpoch
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.records.batch import BatchBuilder
 from logbus.records.compression import Codec
@@ -24,14 +25,6 @@ KeyAndValue = tuple[bytes, bytes | None]
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 #: What is wrong with a producer, or its transaction: it must hear that as it is.
 _OF_PRODUCERS = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
-
-
-@frozen
-class ProducerEpoch:
-    """Who has a transaction open: the id of a producer, and its epoch."""
-
-    producer_id: int
-    epoch: int
 
 
 @define(eq=False)
@@ -58,7 +51,7 @@ class StateLog:
         return self.replica.log.log_end_offset
 
     def append(
-        self, records: Sequence[KeyAndValue], too_large: ErrorCode, producer: ProducerEpoch | None = None
+        self, records: Sequence[KeyAndValue], too_large: ErrorCode, producer: ProducerIdAndEpoch | None = None
     ) -> Deferred[None]:
         """
         Append records as one batch, now.
@@ -97,7 +90,7 @@ class StateLog:
             start = end
 
     def _write(
-        self, builder: BatchBuilder, now_ms: int, too_large: ErrorCode, producer: ProducerEpoch | None = None
+        self, builder: BatchBuilder, now_ms: int, too_large: ErrorCode, producer: ProducerIdAndEpoch | None = None
     ) -> Deferred[None]:
         if producer is None:
             batch = builder.build()

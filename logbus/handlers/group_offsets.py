@@ -8,13 +8,12 @@ from collections.abc import Iterable, Sequence
 
 from attrs import define
 
-from logbus.cluster.metadata import ClusterMetadata
-from logbus.config import ConfigView, keys
 from logbus.coordination.commits import Commits, Committer
 from logbus.coordination.groups import GroupCoordinator
-from logbus.coordination.offsets import NO_EXPIRY, CommittedOffset
+from logbus.coordination.offsets import NO_EXPIRY, CommittedOffset, GroupOffsets
 from logbus.coordination.upkeep import Upkeep
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.offset_rules import TOPIC_ID_VERSION, OffsetRules
 from logbus.handlers.routing import Answer, serves, task
 from logbus.model import TopicPartition
 from logbus.net.context import RequestContext
@@ -38,15 +37,15 @@ from logbus.wire.messages.offsets import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from logbus.wire.schema import ZERO_UUID
 
-#: The longest text that the record of a committed offset can hold, in bytes.
-MAX_METADATA = 32767
 #: The latest time that such a record can hold, in ms since 1970.
 MAX_TIME = 2**63 - 1
 #: OffsetFetch: errors of the whole group have a place of their own; before, each partition carries it.
 GROUP_ERROR_VERSION = 2
 BATCHED_VERSION = 8
 NOTHING = CommittedOffset(-1)
+UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 @define(eq=False)
@@ -56,36 +55,36 @@ class GroupOffsetHandlers:
     _coordinator: GroupCoordinator
     _commits: Commits
     _upkeep: Upkeep
-    _metadata: ClusterMetadata
-    _config: ConfigView
+    _rules: OffsetRules
 
     # Versions 0 and 1 went with Kafka 4; what they lack has a value that says so.
-    @serves(8, 0, 9)
+    @serves(8, 0, 10)
     @task
     async def offset_commit(self, context: RequestContext, request: Request) -> OffsetCommitResponse:
         message: OffsetCommitRequest = request.message
         now_ms = self._coordinator.wall_ms()
         # A record holds no later time than that.
         expires = min(now_ms + message.retention_time_ms, MAX_TIME) if message.retention_time_ms >= 0 else NO_EXPIRY
-        most = min(self._config.get(keys.OFFSET_METADATA_MAX_BYTES), MAX_METADATA)
         wanted: list[tuple[TopicPartition, CommittedOffset]] = []
         known: list[OffsetCommitResponsePartition] = []
         topics = []
         for topic in message.topics:
+            name = self._rules.name_of(topic, request.api_version)
             answers = []
             for asked in topic.partitions:
-                answer = OffsetCommitResponsePartition(partition_index=asked.partition_index)
+                partition = TopicPartition(name or "", asked.partition_index)
+                code = (
+                    ErrorCode.UNKNOWN_TOPIC_ID
+                    if name is None
+                    else self._rules.problem(partition, asked.committed_metadata)
+                )
+                answer = OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
                 answers.append(answer)
-                partition = TopicPartition(topic.name, asked.partition_index)
-                if self._metadata.partition(partition) is None:
-                    answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    continue
-                known.append(answer)
-                if len((asked.committed_metadata or "").encode()) > most:
-                    answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                else:
+                if code not in UNKNOWN:
+                    known.append(answer)
+                if code == ErrorCode.NONE:
                     wanted.append((partition, committed(asked, now_ms, expires)))
-            topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=answers))
+            topics.append(OffsetCommitResponseTopic(name=name or "", topic_id=topic.topic_id, partitions=answers))
         committer = Committer(
             message.group_id,
             message.member_id,
@@ -101,14 +100,17 @@ class GroupOffsetHandlers:
                 answer.error_code = e.code
         return OffsetCommitResponse(topics=topics)
 
-    @serves(9, 0, 9)
+    @serves(9, 0, 10)
     def offset_fetch(self, context: RequestContext, request: Request) -> Answer:
         message: OffsetFetchRequest = request.message
         version = request.api_version
+        stable = message.require_stable
         if version >= BATCHED_VERSION:
             # What is asked twice is answered once, here and below: a name costs bytes, what was committed much more.
             groups = {group.group_id: group for group in reversed(message.groups)}
-            return OffsetFetchResponse(groups=[self._fetched(group) for group in reversed(groups.values())])
+            return OffsetFetchResponse(
+                groups=[self._fetched(group, version, stable) for group in reversed(groups.values())]
+            )
         topics = message.topics
         asked = OffsetFetchRequestGroup(
             group_id=message.group_id,
@@ -116,7 +118,7 @@ class GroupOffsetHandlers:
             if topics is None
             else [OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes) for t in topics],
         )
-        found = self._fetched(asked)
+        found = self._fetched(asked, version, stable)
         if found.error_code and version < GROUP_ERROR_VERSION:
             found.topics = [failed(topic, found.error_code) for topic in asked.topics or ()]
         if version == 0:
@@ -130,42 +132,63 @@ class GroupOffsetHandlers:
             error_code=found.error_code,
         )
 
-    def _fetched(self, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    def _fetched(self, asked: OffsetFetchRequestGroup, version: int, stable: bool) -> OffsetFetchResponseGroup:
         """
-        What one group committed. Nothing is pending in transactions, so that what there is is stable.
+        What one group committed.
+
+        :param stable: where something is pending in a transaction, say so: what holds now may be over (KIP-447).
         """
         answer = OffsetFetchResponseGroup(group_id=asked.group_id, topics=[])
         try:
-            held = self._coordinator.committed(asked.group_id)
+            held = self._coordinator.offsets(asked.group_id)
             group = self._coordinator.group(asked.group_id)
             if group is not None:
                 group.check_fetch(asked.member_id, asked.member_epoch)
         except ApiError as e:
             answer.error_code = e.code
             return answer
-        wanted = by_topic(
-            sorted(held)
-            if asked.topics is None
-            else (TopicPartition(topic.name, number) for topic in asked.topics for number in topic.partition_indexes)
-        )
-        answer.topics = [
-            OffsetFetchResponseTopics(
-                name=topic.name,
-                partitions=[
-                    fetched(number, held.get(TopicPartition(topic.name, number), NOTHING))
-                    for number in topic.partition_indexes
-                ],
+        by_id = version >= TOPIC_ID_VERSION
+        if asked.topics is None:
+            known = by_topic(sorted(held.committed))
+            unknown: list[OffsetFetchRequestTopics] = []
+            if by_id:
+                # Of a topic that is being deleted there is no way left to speak.
+                known = [topic for topic in known if self._rules.id_of(topic.name) != ZERO_UUID]
+        else:
+            known, unknown = self._named(asked.topics, version)
+        for topic in known:
+            found = OffsetFetchResponseTopics(
+                name=topic.name, partitions=[look_up(held, topic.name, one, stable) for one in topic.partition_indexes]
             )
-            for topic in wanted
-        ]
+            if by_id:
+                found.topic_id = self._rules.id_of(topic.name)
+            answer.topics.append(found)
+        answer.topics += [failed(topic, ErrorCode.UNKNOWN_TOPIC_ID) for topic in unknown]
         return answer
+
+    def _named(
+        self, topics: Sequence[OffsetFetchRequestTopics], version: int
+    ) -> tuple[list[OffsetFetchRequestTopics], list[OffsetFetchRequestTopics]]:
+        """Topics by their names, and those whose ids are not known; each partition once."""
+        known: list[TopicPartition] = []
+        unknown: dict[bytes, dict[int, None]] = {}
+        for topic in topics:
+            name = self._rules.name_of(topic, version)
+            if name is None:
+                unknown.setdefault(bytes(topic.topic_id), {}).update(dict.fromkeys(topic.partition_indexes))
+            else:
+                known += [TopicPartition(name, number) for number in topic.partition_indexes]
+        return by_topic(known), [
+            OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=list(numbers))
+            for topic_id, numbers in unknown.items()
+        ]
 
     @serves(47, 0, 0)
     @task
     async def offset_delete(self, context: RequestContext, request: Request) -> OffsetDeleteResponse:
         message: OffsetDeleteRequest = request.message
         asked = [TopicPartition(t.name, p.partition_index) for t in message.topics for p in t.partitions]
-        known = [partition for partition in asked if self._metadata.partition(partition) is not None]
+        known = list(filter(self._rules.exists, asked))
         try:
             if not message.group_id:
                 raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
@@ -212,15 +235,25 @@ def fetched(number: int, found: CommittedOffset) -> OffsetFetchResponsePartition
     )
 
 
+def look_up(held: GroupOffsets, topic: str, number: int, stable: bool) -> OffsetFetchResponsePartition:
+    """The answer for a partition, but for one where something is pending, if it must be stable."""
+    partition = TopicPartition(topic, number)
+    if stable and partition in held.pending:
+        answer = fetched(number, NOTHING)
+        answer.error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT
+        return answer
+    return fetched(number, held.committed.get(partition, NOTHING))
+
+
 def failed(asked: OffsetFetchRequestTopics, code: int) -> OffsetFetchResponseTopics:
-    """The answer for a topic of a group that cannot be asked."""
+    """The answer for a topic that cannot be looked up."""
     partitions = [fetched(number, NOTHING) for number in asked.partition_indexes]
     for partition in partitions:
         partition.error_code = code
-    return OffsetFetchResponseTopics(name=asked.name, partitions=partitions)
+    return OffsetFetchResponseTopics(name=asked.name, topic_id=asked.topic_id, partitions=partitions)
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> Sequence[OffsetFetchRequestTopics]:
+def by_topic(partitions: Iterable[TopicPartition]) -> list[OffsetFetchRequestTopics]:
     """Partitions, each once, gathered by topic."""
     topics: dict[str, dict[int, None]] = {}
     for topic, number in partitions:

@@ -19,7 +19,8 @@ from logbus.coordination.committed import CommittedOffset, commit_change
 from logbus.coordination.igroup import Change
 from logbus.coordination.replay import Replay
 from logbus.coordination.shard import Shard
-from logbus.coordination.statelog import ProducerEpoch, StateLog
+from logbus.coordination.statelog import StateLog
+from logbus.coordination.transactions.transaction import ProducerIdAndEpoch
 from logbus.errors import ErrorCode
 from logbus.model import LeaderAndIsr, TopicPartition
 from logbus.records.batch import ControlType, Marker
@@ -47,7 +48,7 @@ class OneShard:
 
     def pend(self, producer: int, offset: int, *partitions: TopicPartition, group: str = "g") -> None:
         changes: list[Change] = [commit_change(group, partition, CommittedOffset(offset)) for partition in partitions]
-        self.shard.save_pending(ProducerEpoch(producer, 0), changes, TOO_LARGE)
+        self.shard.save_pending(ProducerIdAndEpoch(producer, 0), changes, TOO_LARGE)
 
     def mark(self, producer: int, committed: bool) -> tuple[int, bool, int]:
         """Write a marker; nobody is told yet."""

@@ -17,7 +17,8 @@ from logbus.cluster.partition import Partition
 from logbus.cluster.replicas import Replica
 from logbus.config.topic import TopicConfig
 from logbus.coordination.reading import RECORDS_A_TURN, RETRY_SECONDS, Loaded
-from logbus.coordination.statelog import ProducerEpoch, StateLog
+from logbus.coordination.statelog import StateLog
+from logbus.coordination.transactions.transaction import ProducerIdAndEpoch
 from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.model import LeaderAndIsr
 from logbus.records.batch import ControlType, Marker, iter_batches
@@ -171,7 +172,7 @@ class StateLogTests(SynchronousTestCase):
         self.assertEqual(found, [(b"k", b"1"), (b"k", b"2")])
 
     def in_transaction(self, *records: tuple[bytes, bytes | None], epoch: int = 0) -> None:
-        self.successResultOf(self.state.append(records, TOO_LARGE, ProducerEpoch(7, epoch)))
+        self.successResultOf(self.state.append(records, TOO_LARGE, ProducerIdAndEpoch(7, epoch)))
 
     def mark(self, type: ControlType, epoch: int = 0) -> None:
         self.replica.append_marker(7, epoch, Marker(type, 0), NOW_MS, 0)
@@ -208,7 +209,7 @@ class StateLogTests(SynchronousTestCase):
     def test_a_fenced_producer(self) -> None:
         """Is told so, whatever else the coordinator could say."""
         self.in_transaction((b"a", b"1"), epoch=2)
-        error = self.assertRaises(ApiError, self.state.append, [(b"k", b"v")], TOO_LARGE, ProducerEpoch(7, 1))
+        error = self.assertRaises(ApiError, self.state.append, [(b"k", b"v")], TOO_LARGE, ProducerIdAndEpoch(7, 1))
         self.assertEqual(error.code, ErrorCode.INVALID_PRODUCER_EPOCH)
 
     def test_no_space(self) -> None:

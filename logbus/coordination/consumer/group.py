@@ -171,7 +171,9 @@ class ConsumerGroup:
             ),
         )
 
-    def check_commit(self, member_id: str, instance_id: str | None, epoch: int, version: int) -> None:
+    def check_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, version: int, transactional: bool = False
+    ) -> None:
         """
         Refuse a commit that does not come from a member in its epoch; who is no member may commit for an empty group.
 
@@ -181,7 +183,7 @@ class ConsumerGroup:
         if epoch < 0 and self.is_empty:
             return
         member = membership.find(self.ledger, member_id, instance_id)
-        if member.classic is None and version < OFFSET_COMMIT_WITH_EPOCH:
+        if member.classic is None and version < OFFSET_COMMIT_WITH_EPOCH and not transactional:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"members of the consumer protocol commit with OffsetCommit {OFFSET_COMMIT_WITH_EPOCH} or later",

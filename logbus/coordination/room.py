@@ -1,0 +1,50 @@
+"""
+How many groups there may be: names cost nothing, and a client could think of any number of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import define, field
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from logbus.config import ConfigView, keys
+from logbus.errors import ApiError, ErrorCode
+
+COMPLAINT_SECONDS = 60.0
+"""How often the log says that there are too many groups."""
+
+
+@define(eq=False)
+class Room:
+    """
+    Bounds the groups of a broker.
+
+    :param count: how many there are.
+    """
+
+    _config: ConfigView
+    _clock: IReactorTime
+    _count: Callable[[], int]
+    _complain_at: float = field(default=0.0, init=False)
+    _log = Logger()
+
+    def check(self) -> None:
+        """
+        Refuse one more group.
+
+        :raise ApiError: COORDINATOR_NOT_AVAILABLE: there are as many as there may be; others may go.
+        """
+        count = self._count()
+        most = self._config.get(keys.GROUP_MAX_COUNT)
+        if count < most:
+            return
+        now = self._clock.seconds()
+        if now >= self._complain_at:
+            self._complain_at = now + COMPLAINT_SECONDS
+            self._log.warn(
+                "new groups are refused: there are {count}, and group.max.count is {most}", count=count, most=most
+            )
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there are {count} groups; group.max.count is {most}")

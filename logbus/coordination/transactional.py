@@ -1,0 +1,153 @@
+"""
+Commits that are part of a transaction (KIP-98, KIP-447): who may, and how the group's partition takes part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from attrs import define, frozen
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+
+from logbus.coordination.groups import OFFSETS_TOPIC, GroupCoordinator
+from logbus.coordination.offsets import CommittedOffset, commit_change
+from logbus.coordination.shard import Shard
+from logbus.coordination.transactions.participation import TransactionParticipation
+from logbus.coordination.transactions.transaction import ProducerIdAndEpoch
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
+
+#: The first version of TxnOffsetCommit that adds the group's partition to the transaction by itself (KIP-890).
+ADDING_VERSION = 5
+
+RETRY_SECONDS = 0.02
+"""How long to wait with the next transaction of a producer whose last one is about to end."""
+
+PATIENCE_SECONDS = 0.1
+"""How long to wait in all: then the client waits."""
+
+#: What the coordinator of the transaction could not say, for whatever reason: the client asks again.
+_UNSAID = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_COORDINATOR})
+
+
+@frozen
+class TransactionalCommitter:
+    """
+    Who commits in a transaction.
+
+    :ivar member_id: empty for a consumer that is no member, or of which the producer knows nothing.
+    :ivar epoch: the generation, or the member epoch; −1 like that.
+    :ivar version: of the request.
+    """
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    group_id: str
+    member_id: str = ""
+    instance_id: str | None = None
+    epoch: int = -1
+    version: int = ADDING_VERSION
+
+    @property
+    def adds(self) -> bool:
+        """Whether the group's partition takes part by this; otherwise it was added before (AddOffsetsToTxn)."""
+        return self.version >= ADDING_VERSION
+
+
+@define(eq=False)
+class TransactionalCommits:
+    """
+    Takes what groups commit in transactions.
+
+    :param verifies: whether also partitions are asked about that the producer adds itself
+        (``transaction.partition.verification.enable``).
+    """
+
+    _coordinator: GroupCoordinator
+    _participation: TransactionParticipation
+    _verifies: Callable[[], bool]
+
+    async def commit(
+        self, committer: TransactionalCommitter, offsets: Sequence[tuple[TopicPartition, CommittedOffset]]
+    ) -> None:
+        """
+        Commit offsets, all or none; done when they are durable, and pending until the transaction ends.
+
+        A group that is not there is made, if the committer claims to be no member of it.
+
+        :raise ApiError: nothing changed: as :meth:`.GroupCoordinator.shard_of`, :meth:`.Group.check_commit`,
+            :meth:`.TransactionParticipation.take_part` and :meth:`.StateLog.append`; ILLEGAL_GENERATION instead of
+            STALE_MEMBER_EPOCH, COORDINATOR_NOT_AVAILABLE when the transaction's coordinator could not be asked,
+            INVALID_TXN_STATE when the transaction ended meanwhile, INVALID_COMMIT_OFFSET_SIZE: more than one batch can
+            hold.
+        """
+        shard = self._coordinator.shard_of(committer.group_id)
+        producers = shard.log.replica.log.producers
+        producer_id, epoch = committer.producer
+        if not producers.open_transaction(producer_id, epoch) and (committer.adds or self._verifies()):
+            marker = producers.last_marker_offset(producer_id)
+            await self._take_part(shard, committer)
+            if self._coordinator.shard_of(committer.group_id) is not shard:
+                raise ApiError(ErrorCode.NOT_COORDINATOR, "the group was led by another broker meanwhile")
+            if producers.last_marker_offset(producer_id) != marker:
+                raise ApiError(
+                    ErrorCode.INVALID_TXN_STATE,
+                    f"the transaction of {committer.transactional_id!r} was ended while its coordinator was asked",
+                )
+        if producer_id in shard.transactions and not producers.open_transaction(producer_id, epoch):
+            # What is pending would be mixed with what comes now.
+            raise ApiError(
+                ErrorCode.CONCURRENT_TRANSACTIONS,
+                f"the end of the last transaction of {committer.transactional_id!r} is not durable yet",
+            )
+        await self._append(shard, committer, offsets)
+
+    async def _take_part(self, shard: Shard, committer: TransactionalCommitter) -> None:
+        clock = self._coordinator.clock
+        until = clock.seconds() + PATIENCE_SECONDS
+        partition = TopicPartition(OFFSETS_TOPIC, shard.number)
+        while True:
+            outcomes = await self._participation.take_part(
+                committer.transactional_id, *committer.producer, [partition], committer.adds
+            )
+            code = outcomes[partition]
+            if code is ErrorCode.NONE:
+                return
+            if code is not ErrorCode.CONCURRENT_TRANSACTIONS or not committer.adds or clock.seconds() >= until:
+                raise ApiError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE if code in _UNSAID else code,
+                    f"{partition} cannot take part in the transaction of {committer.transactional_id!r}: {code.name}",
+                )
+            await deferLater(clock, RETRY_SECONDS)
+
+    def _append(
+        self,
+        shard: Shard,
+        committer: TransactionalCommitter,
+        offsets: Sequence[tuple[TopicPartition, CommittedOffset]],
+    ) -> Deferred[None]:
+        coordinator, group_id = self._coordinator, committer.group_id
+        group = shard.groups.get(group_id)
+        if group is None:
+            if committer.epoch >= 0:
+                raise ApiError(ErrorCode.ILLEGAL_GENERATION, f"there is no group {group_id!r}")
+            group = coordinator.classic_group(shard, group_id)
+        try:
+            group.check_commit(
+                committer.member_id, committer.instance_id, committer.epoch, committer.version, transactional=True
+            )
+            durable = shard.save_pending(
+                committer.producer,
+                [commit_change(group_id, partition, offset) for partition, offset in offsets],
+                ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+            )
+        except ApiError as e:
+            if e.code is ErrorCode.STALE_MEMBER_EPOCH:
+                # Producers do not know that word.
+                raise ApiError(ErrorCode.ILLEGAL_GENERATION, e.message) from e
+            raise
+        finally:
+            coordinator.touched(shard, group)
+        coordinator.metrics.commits += len(offsets)
+        return durable
