@@ -6,7 +6,9 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
+from logbus.coordination.offsets import CommittedOffset, commit_change
 from logbus.errors import ErrorCode
+from logbus.model import TopicPartition
 from logbus.records.batch import iter_batches
 from logbus.storage.log import Log
 from logbus.testing.simulation.disk import broken, no_space
@@ -389,3 +391,90 @@ class GoingTests(GroupCase):
         self.assertEqual(fetch_committed(self.client), {})
         self.group_of(member)
         self.assertEqual(member.heartbeat(), 0)
+
+
+class TopicIdTests(GroupCase):
+    """Versions 10, which name topics by their ids."""
+
+    NOBODYS = b"\7" * 16
+
+    def commit(self, *topics: tuple[bytes, int], **given: Any) -> list[tuple[bytes, str, int]]:
+        asked = [
+            OffsetCommitRequestTopic(
+                topic_id=topic_id,
+                partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, **given)],
+            )
+            for topic_id, offset in topics
+        ]
+        response = self.client.ask(OffsetCommitRequest(group_id="g", topics=asked), 10)
+        return [(topic.topic_id, topic.name, topic.partitions[0].error_code) for topic in response.topics]
+
+    def fetch(self, *topics: tuple[bytes, list[int]], everything: bool = False) -> list[tuple[bytes, list[Any]]]:
+        asked = OffsetFetchRequestGroup(
+            group_id="g",
+            topics=None
+            if everything
+            else [OffsetFetchRequestTopics(topic_id=one, partition_indexes=numbers) for one, numbers in topics],
+        )
+        (group,) = self.client.ask(OffsetFetchRequest(groups=[asked]), 10).groups
+        self.assertEqual(group.error_code, 0)
+        return [
+            (topic.topic_id, [(p.partition_index, p.committed_offset, p.error_code) for p in topic.partitions])
+            for topic in group.topics
+        ]
+
+    def test_commit_and_fetch(self) -> None:
+        """What is committed under an id is found under it, and under the name."""
+        t = self.server.topic_id()
+        self.assertEqual(self.commit((t, 5)), [(t, "", 0)])
+        self.assertEqual(fetch_committed(self.client), {T0: 5})
+        self.assertEqual(self.fetch((t, [0, 1, 0])), [(t, [(0, 5, 0), (1, -1, 0)])])
+        self.assertEqual(self.fetch(everything=True), [(t, [(0, 5, 0)])])
+
+    def test_ids_that_nobody_knows(self) -> None:
+        """UNKNOWN_TOPIC_ID for each of their partitions; the others are served."""
+        t, code = self.server.topic_id(), ErrorCode.UNKNOWN_TOPIC_ID
+        for nobodys in (self.NOBODYS, bytes(16)):
+            self.assertEqual(self.commit((nobodys, 5), (t, 6)), [(nobodys, "", code), (t, "", 0)])
+            self.assertEqual(
+                self.fetch((nobodys, [3, 4]), (t, [0]), (nobodys, [4])),
+                [(t, [(0, 6, 0)]), (nobodys, [(3, -1, code), (4, -1, code)])],
+            )
+        self.assertEqual(self.commit((self.NOBODYS, 5)), [(self.NOBODYS, "", code)])
+
+    def test_other_problems(self) -> None:
+        """Of a topic that is known, they are as they were."""
+        t = self.server.topic_id()
+        self.assertEqual(
+            self.commit((t, 5), committed_metadata="x" * 4097), [(t, "", ErrorCode.OFFSET_METADATA_TOO_LARGE)]
+        )
+        asked = OffsetCommitRequestTopic(
+            topic_id=t, partitions=[OffsetCommitRequestPartition(partition_index=9, committed_offset=1)]
+        )
+        response = self.client.ask(OffsetCommitRequest(group_id="g", topics=[asked]), 10)
+        self.assertEqual(response.topics[0].partitions[0].error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def test_a_topic_made_anew(self) -> None:
+        """Another topic of the same name has another id: nobody commits for it by mistake."""
+        self.server.create("u")
+        former = self.server.topic_id("u")
+        self.commit((former, 5))
+        self.server.now(self.server.broker.topic_admin.delete_topics(["u"]))
+        self.server.create("u")
+        self.assertEqual(self.commit((former, 6)), [(former, "", ErrorCode.UNKNOWN_TOPIC_ID)])
+        self.assertEqual(self.fetch((former, [0])), [(former, [(0, -1, ErrorCode.UNKNOWN_TOPIC_ID)])])
+        self.assertEqual(self.fetch((self.server.topic_id("u"), [0])), [(self.server.topic_id("u"), [(0, -1, 0)])])
+
+    def test_names_that_are_empty(self) -> None:
+        """Before version 10 that is a name like any other: of no topic."""
+        self.assertEqual(commit(self.client, {("", 0): 1}), {("", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+        self.assertEqual(fetch_committed(self.client, topics={"": [0]}), {("", 0): -1})
+
+    def test_what_is_left_of_a_topic(self) -> None:
+        """Of one that is known no more, and whose offsets are about to go, nothing can be said by id."""
+        t = self.server.topic_id()
+        commit(self.client, {T0: 5})
+        shard = self.server.broker.group_coordinator.shard_of("g")
+        shard.offsets["g"].apply(*commit_change("g", TopicPartition("gone", 0), CommittedOffset(1)))
+        self.assertEqual(self.fetch(everything=True), [(t, [(0, 5, 0)])])
+        self.assertEqual(fetch_committed(self.client), {T0: 5, ("gone", 0): 1})
