@@ -255,16 +255,20 @@ class Producing(TrapCase):
             self.assertEqual(answer.error_code, ErrorCode.INVALID_PRODUCER_EPOCH)
 
     def test_control_batches_are_the_brokers(self) -> None:
-        """Trap 31: nobody else may write a transaction's end."""
-        marker = encode_batch(
-            [Record(0, NOW_MS, b"\0\0\0\1", b"\0" * 6)],
-            control=True,
-            transactional=True,
-            producer_id=1,
-            producer_epoch=0,
-            base_sequence=-1,
-        )
-        self.assertEqual(self.client.produce(marker).error_code, ErrorCode.INVALID_RECORD)
+        """Trap 31: nobody else may write a transaction's end, whether it says that it belongs to one or not."""
+        for transactional, code in (
+            (False, ErrorCode.INVALID_RECORD),
+            (True, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        ):
+            marker = encode_batch(
+                [Record(0, NOW_MS, b"\0\0\0\1", b"\0" * 6)],
+                control=True,
+                transactional=transactional,
+                producer_id=1,
+                producer_epoch=0,
+                base_sequence=-1,
+            )
+            self.assertEqual(self.client.produce(marker).error_code, code)
 
     def test_transactional_ids_have_a_coordinator(self) -> None:
         """Trap 28: InitProducerId with a transactional id is for its coordinator, and bounds the timeout."""
