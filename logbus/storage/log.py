@@ -366,12 +366,14 @@ class Log:
         base_offset: int,
         leader_epoch: int,
         markers: Iterable[Marker | None] = (),
+        in_row: bool = False,
     ) -> None:
         """
         The bookkeeping after batches of one epoch were written: no step of it may fail.
 
         :param base_offset: that of the first; the others follow without a gap.
         :param markers: of the control batches among them, in order.
+        :param in_row: they are of nobody, or of one producer and continue its sequence outside of transactions.
         """
         config = self.config
         producers = self.producers
@@ -381,7 +383,7 @@ class Log:
         size, end = segment.size, base_offset
         for header in headers:
             segment.appended(header, end, config.index_interval_bytes)
-            if header.producer_id >= 0:
+            if header.producer_id >= 0 and not in_row:
                 if header.control:
                     aborted = producers.appended(header, end, next(left, None))
                     if aborted is not None:
@@ -390,6 +392,8 @@ class Log:
                 else:
                     producers.appended(header, end)
             end += header.last_offset_delta + 1
+        if in_row and headers[0].producer_id >= 0:
+            producers.appended_in_row(headers, base_offset)
         self.log_end_offset = producers.end_offset = end
         if not self.is_touched:
             self.is_touched = True

@@ -14,7 +14,7 @@ next one begins with sequence 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from attrs import define, field
@@ -27,6 +27,7 @@ from logbus.storage.stability import OpenTransactions
 KEPT_BATCHES = 5
 """As many as a producer may have in flight (``max.in.flight.requests.per.connection``)."""
 
+MAX_SEQUENCE = 2**31 - 1
 _SEQUENCES = 2**31
 _NO_EPOCH = -1
 _NO_OFFSET = -1
@@ -129,6 +130,15 @@ class Producers:
         """
         entry = self._entries.get(header.producer_id)
         if entry is None:
+            return None
+        batches = entry.batches
+        if (
+            batches
+            and header.base_sequence == batches[-1].last_sequence + 1
+            and header.producer_epoch == entry.epoch
+            and entry.open_since is None
+        ):
+            # What nearly every batch is.
             return None
         self._check_epoch(entry, header.producer_epoch)
         if header.base_sequence != NO_SEQUENCE:
@@ -241,6 +251,31 @@ class Producers:
             entry.open_since = base_offset
             self.transactions.began(producer_id, base_offset)
         return None
+
+    def appended_in_row(self, headers: Sequence[BatchHeader], base_offset: int) -> None:
+        """
+        Take note of batches of one producer, outside of transactions, each of which continues the one before it.
+
+        :param base_offset: the offset that the first one has.
+        """
+        first = headers[0]
+        entry = self._entries.get(first.producer_id)
+        if entry is None:
+            entry = self._entries[first.producer_id] = ProducerEntry(first.producer_id, first.producer_epoch)
+        elif first.producer_epoch != entry.epoch:
+            entry.epoch = first.producer_epoch
+            entry.batches = []
+        batches = entry.batches
+        for header in headers[:-KEPT_BATCHES]:
+            base_offset += header.last_offset_delta + 1
+        for header in headers[-KEPT_BATCHES:]:
+            end = base_offset + header.last_offset_delta
+            batches.append(
+                WrittenBatch(header.base_sequence, header.last_sequence, base_offset, end, header.max_timestamp)
+            )
+            base_offset = end + 1
+        del batches[:-KEPT_BATCHES]
+        entry.last_timestamp = headers[-1].max_timestamp
 
     def _ended(self, entry: ProducerEntry, marker: Marker, offset: int) -> AbortedTransaction | None:
         entry.coordinator_epoch = marker.coordinator_epoch

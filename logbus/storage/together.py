@@ -1,9 +1,10 @@
 """
 Several batches of producers, appended to a log by one write.
 
-Only batches that ask for nothing special: each is valid, fits the active segment as it is, and has no producer id, so
-that none depends on what became of the one before it. They cost one system call, and most of the bookkeeping is done
-once. Whatever is not so is for the general way, :meth:`.Log.append_as_leader`, which says what is wrong with which.
+Only batches that ask for nothing special: each is valid and fits the active segment as it is, and they are of one
+producer and continue its sequence, or of nobody who counts. They cost one system call, and most of the bookkeeping is
+done once. Whatever is not so (one that was sent twice, one of a transaction) is for the general way,
+:meth:`.Log.append_as_leader`, which says what is wrong with which.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from logbus.records.batch import PREFIX_SIZE, patched_prefix
+from logbus.records.batch import PREFIX_SIZE, BatchHeader, patched_prefix
 from logbus.records.checksum import Buffer
 from logbus.storage.index import MAX_RELATIVE_OFFSET
+from logbus.storage.producers import MAX_SEQUENCE
 from logbus.storage.recompression import PRODUCER
 from logbus.storage.validation import LOG_APPEND_TIME, validate_for_topic
 
@@ -48,8 +50,8 @@ def append_together(
     :param batches: each the records of one request; neither kept nor changed.
     :returns: None: at least one is not usual, or the write failed, and nothing was written.
     """
-    offsets = []
-    headers = []
+    offsets: list[int] = []
+    headers: list[BatchHeader] = []
     parts: list[Buffer] = []
     offset = log.log_end_offset
     size, latest = 0, -1
@@ -62,11 +64,22 @@ def append_together(
             or config.message_timestamp_type == LOG_APPEND_TIME
         ):
             return None
+        producer_id, epoch, sequence = -1, -1, -1
         for data in batches:
             header = validate_for_topic(data, config, now_ms, zstd_allowed)
             timestamp = header.max_timestamp
-            if header.producer_id >= 0 or timestamp < 0:
+            if timestamp < 0:
                 return None
+            if not headers:
+                producer_id, epoch, sequence = header.producer_id, header.producer_epoch, header.base_sequence
+                if producer_id >= 0 and (header.transactional or log.producers.check(header) is not None):
+                    return None
+            if header.producer_id != producer_id:
+                return None
+            if producer_id >= 0:
+                if header.base_sequence != sequence or header.producer_epoch != epoch or header.transactional:
+                    return None
+                sequence = (sequence + header.record_count) & MAX_SEQUENCE
             if timestamp > latest:
                 latest = timestamp
             parts.append(patched_prefix(header, offset, leader_epoch))
@@ -83,5 +96,5 @@ def append_together(
     except Exception:
         # Whatever it is, a mistake of ours included: it comes again for the one it is about, and is told there.
         return None
-    log.wrote(segment, durability, headers, offsets[0], leader_epoch)
+    log.wrote(segment, durability, headers, offsets[0], leader_epoch, in_row=True)
     return AppendedTogether(offsets, offset, log.log_start_offset, size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from hypothesis import given, settings
@@ -44,6 +45,43 @@ idempotent = st.builds(
     st.integers(1, 2),
     st.integers(0, 3),
 )
+
+
+def sequence(id: int, epoch: int, start: int, counts: list[int], mishaps: list[tuple[int, str]]) -> list[bytes]:
+    """What a producer sends: one sequence, with a batch that comes twice, is missing or is not its own now and then."""
+    batches = []
+    for i, count in enumerate(counts):
+        said = {"producer_id": id, "producer_epoch": epoch, "base_sequence": start, "transactional": False}
+        start = (start + count) % 2**31
+        for what in [what for at, what in mishaps if at == i]:
+            said |= {
+                "other": {"producer_id": 3 - id},
+                "epoch": {"producer_epoch": epoch + 1},
+                "older": {"producer_epoch": max(epoch - 1, 0)},
+                "open": {"transactional": True},
+                "plain": {"producer_id": -1, "producer_epoch": -1, "base_sequence": -1},
+                "begin": {"base_sequence": 0},
+            }.get(what, {})
+            if what in ("again", "gap"):
+                batches += batches[-1:] if what == "again" else []
+                start = (start + (what == "gap")) % 2**31
+        batches.append(a_batch(*[b"v"] * count, timestamp=NOW_MS + i, **said))
+    return batches
+
+
+producers = st.builds(
+    sequence,
+    st.integers(1, 2),
+    st.sampled_from([0, 0, 0, 1, 2]),
+    st.sampled_from([0, 0, 0, 3, 2**31 - 3]),
+    st.lists(st.integers(1, 3), min_size=2, max_size=12),
+    st.lists(
+        st.tuples(
+            st.integers(0, 11), st.sampled_from(["again", "gap", "other", "epoch", "older", "open", "plain", "begin"])
+        ),
+        max_size=2,
+    ),
+)
 odd = st.one_of(
     st.none(),
     st.sampled_from([b"", b"nonsense", a_batch()[:-1], a_batch() + a_batch(), a_batch(key=None)]),
@@ -74,11 +112,12 @@ messages = st.one_of(
     st.just(MetadataRequest(topics=[])),
 )
 # Much of the same, then something else.
-versions = st.sampled_from([3, 5, 7, 8, 9, 9, 11])
+versions = st.sampled_from([3, 5, 7, 8, 9, 9, 11, 12, 13])
 stretches = st.lists(
     st.one_of(
         st.tuples(st.lists(good, min_size=3, max_size=8), versions),
-        st.tuples(st.lists(good, min_size=3, max_size=8), versions),
+        st.tuples(producers, versions),
+        st.tuples(producers, versions),
         st.tuples(st.lists(batches, min_size=2, max_size=8), versions),
         st.tuples(st.lists(messages, min_size=1, max_size=2), st.sampled_from([7, 9])),
     ),
@@ -87,11 +126,24 @@ stretches = st.lists(
 )
 
 
+@cache
+def topic_id() -> bytes:
+    """The id that the first topic has in a broker of the tests."""
+    server = MemoryBroker().start()
+    try:
+        server.create("t", 2)
+        return server.topic_id()
+    finally:
+        server.close()
+
+
 def stream(drawn: list[tuple[list[Any], int]], clients: list[str | None]) -> bytes:
     frames = []
     for i, (items, version) in enumerate(drawn):
         for item in items:
             message = produce_request(item) if item is None or isinstance(item, bytes) else item
+            if version >= 13:
+                message.topic_data[0].topic_id = topic_id()
             frames.append(frame(message, version, clients[i % len(clients)], len(frames) * 1000))
     return b"".join(frames)
 
@@ -147,6 +199,17 @@ class TogetherTests(SynchronousTestCase):
         """
         data = stream(drawn, clients)
         together, alone = (served(data, cuts, config, way) for way in (True, False))
+        self.assertEqual(together, alone)
+
+
+    @settings(deadline=None)
+    @given(st.lists(st.tuples(producers, st.sampled_from([9, 13])), min_size=1, max_size=4))
+    def test_sequences_as_one_by_one(self, drawn: list[tuple[list[Any], int]]) -> None:
+        """
+        The same, with what idempotent producers send all found in one read.
+        """
+        data = stream([([a_batch()], 9), *drawn], ["one"])
+        together, alone = (served(data, [], PLAIN, way) for way in (True, False))
         self.assertEqual(together, alone)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -12,6 +13,10 @@ from logbus.storage.log import Log
 from logbus.storage.together import MOST, append_together
 from logbus.testing.simulation.disk import MemoryDisk, broken
 from tests.storage.builders import NOW_MS, a_log, batch
+
+
+def of_a_producer(sequence: int, epoch: int = 0, producer_id: int = 1, **given: Any) -> bytes:
+    return batch(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **given)
 
 
 class TogetherTests(SynchronousTestCase):
@@ -57,11 +62,62 @@ class TogetherTests(SynchronousTestCase):
         """
         log = self.a_log()
         good = batch(b"a")
-        for other in (b"nonsense", batch(producer_id=1, producer_epoch=0, base_sequence=0), batch(timestamp=-1)):
+        for other in (b"nonsense", of_a_producer(0), batch(timestamp=-1)):
             self.assertIsNone(self.append(log, good, other))
         self.assertIsNone(self.append(log, *[good] * (MOST + 1)))
         self.assertEqual((log.log_end_offset, self.writes), (1, 0))
         self.assertEqual(self.append(log, *[good] * MOST), list(range(1, MOST + 1)))
+
+    def test_a_sequence(self) -> None:
+        """
+        Batches that continue their producer's sequence are written at once; and what is remembered is as if they had
+        come one by one.
+        """
+        for first in (0, 5, 2**31 - 4):
+            sequence = [of_a_producer((first + n) % 2**31) for n in range(8)]
+            together, alone = self.a_log(), a_log(MemoryDisk())
+            alone.append_as_leader(batch(b"first"), 3)
+            for data in (sequence[:2], sequence[2:]):
+                self.writes = 0
+                self.assertIsNotNone(self.append(together, *data))
+                self.assertEqual(self.writes, 1)
+            for one in sequence:
+                alone.append_as_leader(one, 3, NOW_MS)
+            self.assertEqual(list(together.producers), list(alone.producers))
+            self.assertEqual(together.producers.end_offset, alone.producers.end_offset)
+            self.assertIsNotNone(self.append(together, of_a_producer(0, 1), of_a_producer(1, 1)))
+            (entry,) = together.producers
+            self.assertEqual((entry.epoch, len(entry.batches)), (1, 2))
+
+    def test_no_sequence(self) -> None:
+        """
+        Whatever does not just continue it is looked at one by one: nothing is written.
+        """
+        log = self.a_log()
+        log.append_as_leader(of_a_producer(0), 3, NOW_MS)
+        end = log.log_end_offset
+        for wrong in (
+            (of_a_producer(0), of_a_producer(1)),
+            (of_a_producer(1), of_a_producer(1)),
+            (of_a_producer(2), of_a_producer(3)),
+            (of_a_producer(1), of_a_producer(3)),
+            (of_a_producer(1), of_a_producer(2, 1)),
+            (of_a_producer(1), of_a_producer(2, producer_id=2)),
+            (of_a_producer(1), batch(b"plain")),
+            (of_a_producer(1), of_a_producer(2, transactional=True)),
+            (of_a_producer(1, transactional=True), of_a_producer(2, transactional=True)),
+        ):
+            self.assertIsNone(self.append(log, *wrong))
+        self.assertEqual((log.log_end_offset, len(log.producers)), (end, 1))
+        self.assertIsNotNone(self.append(log, of_a_producer(1), of_a_producer(2)))
+
+    def test_in_a_transaction(self) -> None:
+        """
+        While the producer has a transaction open, nothing of it is written outside.
+        """
+        log = self.a_log()
+        log.append_as_leader(of_a_producer(0, transactional=True), 3, NOW_MS)
+        self.assertIsNone(self.append(log, of_a_producer(1), of_a_producer(2)))
 
     def test_a_disk_that_is_full(self) -> None:
         """
