@@ -10,6 +10,7 @@ from attrs import define
 from twisted.internet.defer import gatherResults
 
 from logbus.coordination.transactions.writer import Ending, MarkerWriter, Outcomes
+from logbus.handlers.cluster import shielded
 from logbus.handlers.routing import serves, task
 from logbus.model import TopicPartition
 from logbus.net.context import RequestContext
@@ -34,10 +35,9 @@ class MarkerHandlers:
     @task
     async def write_txn_markers(self, context: RequestContext, request: Request) -> WriteTxnMarkersResponse:
         message: WriteTxnMarkersRequest = request.message
-        outcomes = await gatherResults(
-            [self._writer.write(_ending(marker), _partitions(marker)) for marker in message.markers],
-            consumeErrors=True,
-        )
+        writing = [self._writer.write(_ending(marker), _partitions(marker)) for marker in message.markers]
+        # Whoever asks may go away: what was appended is looked after all the same.
+        outcomes = await shielded(gatherResults(writing, consumeErrors=True))
         return WriteTxnMarkersResponse(
             markers=[_result(marker, found) for marker, found in zip(message.markers, outcomes, strict=True)]
         )

@@ -14,6 +14,7 @@ from logbus.coordination.groups import OFFSETS_TOPIC, GroupCoordinator
 from logbus.coordination.transactions.coordinator import TransactionCoordinator
 from logbus.coordination.transactions.transaction import V1, V2, ProducerIdAndEpoch
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.cluster import shielded
 from logbus.handlers.routing import serves, task
 from logbus.model import TopicPartition
 from logbus.net.context import RequestContext
@@ -95,9 +96,8 @@ class TransactionHandlers:
             )
             for one in message.transactions
         ]
-        all_outcomes = await gatherResults(
-            [Deferred.fromCoroutine(self._add(wish, version)) for wish in wishes], consumeErrors=True
-        )
+        adding = [Deferred.fromCoroutine(self._add(wish, version)) for wish in wishes]
+        all_outcomes = await shielded(gatherResults(adding, consumeErrors=True))
         return AddPartitionsToTxnResponse(
             results_by_transaction=[
                 AddPartitionsToTxnResult(transactional_id=wish.transactional_id, topic_results=_results(outcomes))

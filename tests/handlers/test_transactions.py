@@ -85,6 +85,7 @@ class TransactionCase(HandlerCase):
             committed=commit,
         )
         response: EndTxnResponse = self.client.ask(request, version)
+        self.client.turn()  # The markers are written after the answer.
         return response
 
     def write(self, producer: ProducerIdAndEpoch, sequence: int = 0, partition: int = 0, name: str = "tx") -> int:

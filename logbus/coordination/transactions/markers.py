@@ -9,10 +9,10 @@ then. Nothing is held but the transactions themselves.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from attrs import define, field
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import fail
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -63,6 +63,9 @@ class Delivery:
     timer: Timer | None = None
     pause: float = FIRST_PAUSE
     over: bool = False
+
+
+Batch = Sequence[tuple[Delivery, list[TopicPartition]]]
 
 
 @define(eq=False)
@@ -150,7 +153,7 @@ class MarkerSender:
                 self._queues.setdefault(image.leader, deque()).append((delivery, partition))
                 touched.add(image.leader)
         if here:
-            self.writer.write(delivery.ending, here).addCallback(self._written, delivery).addErrback(self._failed)
+            self.writer.write(delivery.ending, here).addCallback(self._written_here, delivery).addErrback(self._failed)
         for broker_id in touched:
             self._dispatch(broker_id)
 
@@ -195,23 +198,21 @@ class MarkerSender:
             if batch:
                 way = next(number for number in range(WAYS) if number not in busy)
                 busy.add(way)
-                sending = Deferred.fromCoroutine(self._send(broker_id, way, list(batch.values())))
-                sending.addErrback(self._failed)
+                self._send(broker_id, way, list(batch.values()))
 
-    async def _send(self, broker_id: int, way: int, batch: list[tuple[Delivery, list[TopicPartition]]]) -> None:
+    def _send(self, broker_id: int, way: int, batch: Batch) -> None:
         request = WriteTxnMarkersRequest(markers=[_marker(delivery.ending, some) for delivery, some in batch])
-        found: Mapping[tuple[int, str, int], int] = {}
-        problem = ErrorCode.NETWORK_EXCEPTION
         try:
-            response = await self.peers.request(self.peers.broker(broker_id), request, f"{MARKERS}-{way}")
-            found = _outcomes(response)
+            asked = self.peers.request(self.peers.broker(broker_id), request, f"{MARKERS}-{way}")
         except ApiError as e:
-            problem = e.code
-        except Exception:
-            # Whatever it is: the transactions must not be forgotten.
-            self._log.failure("markers for broker {broker} cannot be sent", broker=broker_id)
-        finally:
-            self._busy[broker_id].discard(way)
+            asked = fail(e)
+        asked.addBoth(self._answered, broker_id, way, batch).addErrback(self._failed)
+
+    def _answered(self, result: WriteTxnMarkersResponse | Failure, broker_id: int, way: int, batch: Batch) -> None:
+        self._busy[broker_id].discard(way)
+        # What is not in the answer is as good as not answered.
+        problem = self._problem(result, broker_id) if isinstance(result, Failure) else ErrorCode.NETWORK_EXCEPTION
+        found = {} if isinstance(result, Failure) else _outcomes(result)
         for delivery, some in batch:
             outcomes = {}
             for partition in some:
@@ -220,7 +221,18 @@ class MarkerSender:
             self._written(outcomes, delivery)
         self._dispatch(broker_id)
 
+    def _problem(self, failure: Failure, broker_id: int) -> ErrorCode:
+        """Why a broker did not answer. Whatever it is, the transactions must not be forgotten."""
+        if isinstance(failure.value, ApiError):
+            return failure.value.code
+        self._log.error("markers for broker {broker} cannot be sent: {why!r}", broker=broker_id, why=failure.value)
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
     # What came of it.
+
+    def _written_here(self, outcomes: Mapping[TopicPartition, ErrorCode], delivery: Delivery) -> None:
+        # What follows writes, perhaps to partitions that somebody is just reading: it has a turn of its own.
+        self.timers.call_later(0, lambda: self._written(outcomes, delivery))
 
     def _written(self, outcomes: Mapping[TopicPartition, ErrorCode], delivery: Delivery) -> None:
         if delivery.over:

@@ -8,8 +8,9 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Mapping
 
 from attrs import define, field
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.peers import Peers
@@ -20,6 +21,7 @@ from logbus.errors import ApiError, ErrorCode, error_of
 from logbus.model import TopicPartition
 from logbus.wire.messages.transactions import (
     AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
@@ -119,37 +121,39 @@ class TransactionParticipation:
                 break
             way = next(number for number in range(WAYS) if number not in busy)
             busy.add(way)
-            sending = Deferred.fromCoroutine(self._send(broker_id, way, batch))
-            sending.addErrback(lambda failure: self._log.failure("a coordinator cannot be asked", failure))
+            self._send(broker_id, way, batch)
 
-    async def _send(self, broker_id: int, way: int, batch: Mapping[str, _Question]) -> None:
-        found: dict[tuple[str, TopicPartition], ErrorCode] = {}
-        problem = ErrorCode.NETWORK_EXCEPTION
+    def _send(self, broker_id: int, way: int, batch: Mapping[str, _Question]) -> None:
+        request = AddPartitionsToTxnRequest(transactions=[_spelled(question) for question in batch.values()])
         try:
-            request = AddPartitionsToTxnRequest(transactions=[_spelled(question) for question in batch.values()])
-            response = await self._peers.request(self._peers.broker(broker_id), request, f"{PARTICIPATION}-{way}")
-            # That brokers do not know each other is not the producer's affair.
-            if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-                problem = ErrorCode.INVALID_TXN_STATE
-            elif response.error_code:
-                problem = error_of(response.error_code).code
-            for result in response.results_by_transaction:
-                for topic in result.topic_results:
-                    for one in topic.results_by_partition:
-                        partition = TopicPartition(topic.name, one.partition_index)
-                        found[result.transactional_id, partition] = error_of(one.partition_error_code).code
+            asked = self._peers.request(self._peers.broker(broker_id), request, f"{PARTICIPATION}-{way}")
         except ApiError as e:
-            problem = ErrorCode.COORDINATOR_NOT_AVAILABLE if e.code is ErrorCode.BROKER_NOT_AVAILABLE else e.code
-        finally:
-            self._busy[broker_id].discard(way)
-            for name, question in batch.items():
-                question.settle(
-                    {
-                        partition: _for_producers(found.get((name, partition), problem))
-                        for partition in question.partitions
-                    }
-                )
+            asked = fail(e)
+        asked.addBoth(self._answered, broker_id, way, batch).addErrback(
+            lambda failure: self._log.failure("the answer of a coordinator cannot be used", failure)
+        )
+
+    def _answered(
+        self, result: AddPartitionsToTxnResponse | Failure, broker_id: int, way: int, batch: Mapping[str, _Question]
+    ) -> None:
+        self._busy[broker_id].discard(way)
+        problem = self._problem(result, broker_id)
+        found = {} if isinstance(result, Failure) else _outcomes(result)
+        for name, question in batch.items():
+            question.settle({one: _for_producers(found.get((name, one), problem)) for one in question.partitions})
         self._dispatch(broker_id)
+
+    def _problem(self, result: AddPartitionsToTxnResponse | Failure, broker_id: int) -> ErrorCode:
+        """What to say of that which is not in the answer."""
+        if not isinstance(result, Failure):
+            if result.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                return ErrorCode.INVALID_TXN_STATE  # That brokers do not know each other is not the producer's affair.
+            return error_of(result.error_code).code if result.error_code else ErrorCode.NETWORK_EXCEPTION
+        if isinstance(result.value, ApiError):
+            code = result.value.code
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE if code is ErrorCode.BROKER_NOT_AVAILABLE else code
+        self._log.error("broker {broker} cannot be asked: {why!r}", broker=broker_id, why=result.value)
+        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _batch(queue: deque[_Question]) -> dict[str, _Question]:
@@ -182,3 +186,14 @@ def _spelled(question: _Question) -> AddPartitionsToTxnTransaction:
 def _for_producers(code: ErrorCode) -> ErrorCode:
     """Those who write hear of a newer producer by the word that Produce has for it."""
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code
+
+
+def _outcomes(response: AddPartitionsToTxnResponse) -> dict[tuple[str, TopicPartition], ErrorCode]:
+    return {
+        (result.transactional_id, TopicPartition(topic.name, one.partition_index)): error_of(
+            one.partition_error_code
+        ).code
+        for result in response.results_by_transaction
+        for topic in result.topic_results
+        for one in topic.results_by_partition
+    }

@@ -100,19 +100,22 @@ class TransactionShard:
         failed = isinstance(result, Failure)
         entry.pending = None
         if self.closed:
-            result = Failure(ApiError(ErrorCode.NOT_COORDINATOR, "another broker took over meanwhile"))
+            failed, result = True, Failure(ApiError(ErrorCode.NOT_COORDINATOR, "another broker took over meanwhile"))
         elif not failed:
             self.hold(transaction, entry)
         elif entry.current is None:
             del self.entries[transaction.transactional_id]
         waiting, entry.waiting = entry.waiting, []
-        for one in (answer, *waiting):
+        # What follows writes, perhaps to partitions that somebody is just reading: it has a turn of its own.
+        self.log.clock.callLater(0, self._settled, waiting, None if failed else transaction)
+        if not answer.called:
+            answer.callback(result)
+
+    def _settled(self, waiting: Sequence[Deferred[None]], transaction: Transaction | None) -> None:
+        for one in waiting:
             if not one.called:
-                if one is answer and isinstance(result, Failure):
-                    one.errback(result)
-                else:
-                    one.callback(None)
-        if not failed and not self.closed:
+                one.callback(None)
+        if transaction is not None and not self.closed:
             self.holds(self, transaction)
 
     def hold(self, transaction: Transaction, entry: Entry | None = None) -> None:
@@ -165,6 +168,4 @@ class TransactionShard:
             if not isinstance(result, Failure):
                 del self.entries[transactional_id]
             waiting, entry.waiting = entry.waiting, []
-            for one in waiting:
-                if not one.called:
-                    one.callback(None)
+            self.log.clock.callLater(0, self._settled, waiting, None)
