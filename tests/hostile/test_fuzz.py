@@ -15,12 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.coordination.transactions.machine import IDLE
 from logbus.records.checksum import crc32c
 from logbus.records.compression import Codec
 from logbus.records.slices import joined
+from logbus.routes import INTERNAL_TOPICS
 from logbus.wire.connection import ClientConnection
 from logbus.wire.messages import api
-from logbus.wire.messages.api_versions import ApiVersionsRequest
+from logbus.wire.messages.api_versions import ApiVersionsRequest, FeatureUpdateKey, UpdateFeaturesRequest
 from logbus.wire.messages.configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -30,6 +32,7 @@ from logbus.wire.messages.configs import (
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
+    ListConfigResourcesRequest,
 )
 from logbus.wire.messages.elections import (
     AlterPartitionReassignmentsRequest,
@@ -40,7 +43,14 @@ from logbus.wire.messages.elections import (
     TopicPartitions,
 )
 from logbus.wire.messages.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from logbus.wire.messages.metadata import DescribeClusterRequest, MetadataRequest, MetadataRequestTopic
+from logbus.wire.messages.metadata import (
+    Cursor,
+    DescribeClusterRequest,
+    DescribeTopicPartitionsRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+    TopicRequest,
+)
 from logbus.wire.messages.records import (
     ForgottenTopic,
     ListOffsetsPartition,
@@ -67,12 +77,15 @@ from logbus.wire.schema import message_spec
 from tests.handlers.kit import Client, MemoryBroker, a_batch, content, fetch_request, produce_request
 from tests.hostile.brokerrequests import broker_requests
 from tests.hostile.grouprequests import GROUPS, INSTANCES, MEMBERS, SUBSCRIPTION, group_requests, with_groups
+from tests.hostile.transactionrequests import IDS, a_transactional_batch, transaction_requests, with_transactions
 from tests.wire.instances import messages
 
 #: Frames of one example: with the 2,000 examples of the ``long`` profile, 100,000 in all.
 FRAMES = 30 if settings.default.max_examples <= 100 else 50
 #: The APIs of groups.
 OF_GROUPS = frozenset({8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47, 68, 69})
+#: The APIs of transactions.
+OF_TRANSACTIONS = frozenset({0, 10, 22, 24, 25, 26, 27, 28, 61, 65, 66})
 #: Longer than any session or rebalance.
 QUIET_SECONDS = 2000
 
@@ -153,6 +166,13 @@ def valid_requests(server: MemoryBroker) -> list[Any]:
             ]
         ),
         DescribeClusterRequest(),
+        DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t"), TopicRequest(name="new")]),
+        DescribeTopicPartitionsRequest(
+            topics=[], response_partition_limit=2, cursor=Cursor(topic_name="t", partition_index=1)
+        ),
+        ListConfigResourcesRequest(),
+        ListConfigResourcesRequest(resource_types=[2, 4]),
+        UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey(feature="group.version", max_version_level=1)]),
     ]
 
 
@@ -160,6 +180,7 @@ SETTINGS = {
     "log.flush.before.ack": "true",
     "offsets.topic.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "0",
+    "transaction.state.log.num.partitions": "2",
 }
 
 
@@ -171,9 +192,11 @@ def a_broker() -> MemoryBroker:
     return server
 
 
-def a_broker_with_groups() -> MemoryBroker:
+def a_broker_in_use() -> MemoryBroker:
+    """With members in groups, and producers in transactions."""
     server = a_broker()
     with_groups(server)
+    with_transactions(server)
     return server
 
 
@@ -182,9 +205,13 @@ def corpus() -> dict[int, tuple[bytes, ...]]:
     """Valid frames with their lengths, by API: each request at each version that can say it."""
     server = a_broker()
     frames: dict[int, list[bytes]] = {}
-    for message in [*valid_requests(server), *broker_requests(), *group_requests(server, with_groups(server))]:
+    of_groups = group_requests(server, with_groups(server))
+    of_transactions = transaction_requests(with_transactions(server))
+    for message in [*valid_requests(server), *broker_requests(), *of_groups, *of_transactions]:
         key = message_spec(type(message)).api_key
         assert key is not None
+        if key not in server.broker.router.served:
+            continue
         first, last = server.broker.router.served[key]
         for version in range(first, last + 1):
             try:
@@ -275,6 +302,9 @@ class Survives(SynchronousTestCase):
         server.create("afterwards")
         self.assertEqual(other.produce(a_batch(b"still"), "afterwards").error_code, 0)
         self.assertIn(b"still", content(other.fetch(0, "afterwards")))
+        for _ in range(QUIET_SECONDS // 50):
+            server.reactor.advance(50)
+        self.check_transactions(server)
         self.check_groups(server)
 
     def check_failures(self, server: MemoryBroker) -> None:
@@ -282,11 +312,16 @@ class Survives(SynchronousTestCase):
         self.assertEqual(server.broker.net_metrics.failures, 0)
         self.assertEqual(server.lost, [])
 
+    def check_transactions(self, server: MemoryBroker) -> None:
+        """All transactions have ended in time, and hold nobody up that reads what is committed."""
+        under_way = [each for each in server.broker.transactions.transactions() if each.state not in IDLE]
+        self.assertEqual(under_way, [])
+        for replica in server.broker.replicas:
+            self.assertEqual(replica.last_stable_offset, replica.high_watermark, replica)
+
     def check_groups(self, server: MemoryBroker) -> None:
-        """All members vanish in time, and the next broker knows what this one knew."""
+        """All members have vanished in time, and the next broker knows what this one knew."""
         coordinator = server.broker.group_coordinator
-        for _ in range(QUIET_SECONDS // 50):
-            server.reactor.advance(50)
         self.assertEqual([group.group_id for group in coordinator.groups() if not group.is_empty], [])
         self.assertEqual(len(coordinator._timers), 0)
         held = {group.group_id: coordinator.committed(group.group_id) for group in coordinator.groups()}
@@ -314,7 +349,7 @@ class Survives(SynchronousTestCase):
                 frame = mend(frame)
             client.feed(struct.pack(">i", len(frame)) + frame)
 
-        self.run_against(a_broker_with_groups(), send, len(frames))
+        self.run_against(a_broker_in_use(), send, len(frames))
 
     @given(st.lists(bent, min_size=FRAMES, max_size=FRAMES))
     def test_bent_frames(self, frames: list[Bent]) -> None:
@@ -326,11 +361,16 @@ class Survives(SynchronousTestCase):
         """The same, of groups only: so that one request finds what others have left."""
         self.run_bent([one for key, one in corpus().items() if key in OF_GROUPS], frames)
 
+    @given(st.lists(bent, min_size=FRAMES, max_size=FRAMES))
+    def test_bent_frames_of_transactions(self, frames: list[Bent]) -> None:
+        """The same, of transactions only."""
+        self.run_bent([one for key, one in corpus().items() if key in OF_TRANSACTIONS], frames)
+
     @settings(max_examples=max(20, settings.default.max_examples // 10))
     @given(st.data())
     def test_strange_requests(self, data: st.DataObject) -> None:
         """Requests that are spelled as they should be, and say anything at all."""
-        server = a_broker_with_groups()
+        server = a_broker_in_use()
         served = sorted(server.broker.router.served.items())
 
         def send(client: Client) -> None:
@@ -345,13 +385,18 @@ class Survives(SynchronousTestCase):
 def choices(server: MemoryBroker) -> Callable[[tuple[str, ...]], st.SearchStrategy[Any] | None]:
     """Names and numbers that mean something here, most of the time."""
     names = st.sampled_from(
-        ["t", "compacted", "gzipped", "new.1", "", "..", "a/b", "x" * 250, "\u2603", "__consumer_offsets"]
+        ["t", "compacted", "gzipped", "new.1", "", "..", "a/b", "x" * 250, "\u2603", *sorted(INTERNAL_TOPICS)]
     )
     numbers = st.sampled_from([0, 1, 2, 3, -1, -2, 2**31 - 1, -(2**31)])
     offsets = st.sampled_from([0, 1, 5, -1, -2, -3, -6, 2**63 - 1, -(2**63)])
-    records = st.sampled_from([None, b"", bytes(61), a_batch(b"v"), a_batch(b"v", key=None), 2 * a_batch(b"v")])
+    of_producers = [a_transactional_batch(number, sequence) for number in range(3) for sequence in (0, 1)]
+    records = st.sampled_from(
+        [None, b"", bytes(61), a_batch(b"v"), a_batch(b"v", key=None), 2 * a_batch(b"v"), *of_producers]
+    )
     ids = st.sampled_from([bytes(16), server.topic_id(), b"\x01" * 16])
     waits = st.sampled_from([0, 10, 50, -1])
+    producers = st.sampled_from([0, 1, 2, 3, -1, 2**63 - 1])
+    epochs = st.sampled_from([0, 0, 0, 1, 2, -1, 32767])
     by_name: dict[str, st.SearchStrategy[Any]] = {
         "name": names,
         "topic": names,
@@ -390,6 +435,18 @@ def choices(server: MemoryBroker) -> Callable[[tuple[str, ...]], st.SearchStrate
         "rebalance_timeout_ms": st.sampled_from([5_000, 0, -1, 2**31 - 1]),
         "protocol_type": st.sampled_from(["consumer", "consumer", "connect"]),
         "metadata": st.sampled_from([SUBSCRIPTION, b"", b"\xff" * 9]),
+        "transactional_id": st.sampled_from([*IDS, ""]),
+        "v3_and_below_transactional_id": st.sampled_from(IDS),
+        "producer_id": producers,
+        "v3_and_below_producer_id": producers,
+        "producer_epoch": epochs,
+        "v3_and_below_producer_epoch": epochs,
+        "transaction_timeout_ms": st.sampled_from([1000, 60_000, 0, -1, 2**31 - 1]),
+        "transaction_version": st.sampled_from([0, 1, 2, -1]),
+        "coordinator_epoch": st.sampled_from([0, 1, -1, 2**31 - 1]),
+        "key_type": st.sampled_from([0, 1, 2, -1]),
+        "transactional_id_pattern": st.sampled_from([None, "f.*", "", "("]),
+        "state_filters": st.lists(st.sampled_from(["Ongoing", "Empty", "Lost"]), max_size=2),
         "subscribed_topic_regex": st.sampled_from([None, "t.*", "", "("]),
     }
     return lambda path: by_name.get(path[-1])
