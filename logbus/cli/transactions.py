@@ -313,10 +313,16 @@ async def to_search(
 
     :param broker_id: only those that the broker has replicas of; None: all.
     :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION.
+    :raise CommandFailed: there is no such broker.
     """
+    from logbus.cli.running import CommandFailed
     from logbus.errors import ApiError
     from logbus.model import TopicPartition
 
+    if broker_id is not None:
+        there = [each.node_id for each in (await admin.describe_cluster()).nodes]
+        if broker_id not in there:
+            raise CommandFailed(f"there is no broker {broker_id}; there are {', '.join(map(str, there))}")
     if topic is not None and partition is not None:
         return [TopicPartition(topic, partition)]
     if topic is None:
