@@ -73,7 +73,7 @@ async def swap(log: Log, old: Sequence[Segment], new: Segment) -> None:
     """
     disk = log.disk
     try:
-        if disk.exists(old[0].path(names.TRANSACTION_INDEX)):
+        if disk.exists(stale := old[0].path(names.TRANSACTION_INDEX)) and disk.size(stale):
             # An empty one, too: what stands there now must not pass for the new segment's.
             new.aborted.save(always=True)
         files = [file.get() for file in (new.log, *new.save_indexes())]
