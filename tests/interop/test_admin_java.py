@@ -28,8 +28,12 @@ def test_pages_of_an_older_release(java: Java, tmp_path: Path) -> None:
 def test_features(broker: Broker, java: Java) -> None:
     """Features are told; they can be set to what they are, and to nothing else."""
     found = java.run("features", broker.bootstrap)
-    assert ["finalized", "group.version", "1"] in found
-    assert ["supported", "group.version", "0", "1"] in found
+    assert sorted(found) == [
+        ["finalized", "group.version", "1"],
+        ["finalized", "transaction.version", "2"],
+        ["supported", "group.version", "0", "1"],
+        ["supported", "transaction.version", "0", "2"],
+    ]
     java.run("finalize", broker.bootstrap, "group.version", 1)
     with pytest.raises(JavaFailed, match=r"group\.version has levels from 0 to 1, not 2"):
         java.run("finalize", broker.bootstrap, "group.version", 2)
