@@ -230,11 +230,13 @@ class Log:
     def last_stable_offset(self, high_watermark: int) -> int:
         """
         Where readers of committed transactions stop: at the first offset of the oldest transaction that is open, or
-        whose marker is not below the high watermark; at that without any. It moves with the high watermark only.
+        whose marker is not below the high watermark; at that without any. It moves with the high watermark only, or
+        with the log's start, which it never lies before.
         """
         if self._producers is None and not self.has_producers:
             return high_watermark
-        return self.producers.transactions.last_stable_offset(high_watermark)
+        stable = self.producers.transactions.last_stable_offset(high_watermark)
+        return stable if stable >= self.log_start_offset else min(self.log_start_offset, high_watermark)
 
     def aborted_transactions(self, first_offset: int, end_offset: int) -> Sequence[AbortedTransaction]:
         """

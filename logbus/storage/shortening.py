@@ -79,11 +79,12 @@ def truncate_to(log: Log, offset: int) -> None:
     keep = max(1, bisect_right(log.segments, offset, key=_BASE_OFFSET))
     gone, log.segments = log.segments[keep:], log.segments[:keep]
     active = log.segments[-1]
-    cut(log, active, offset)
     if gone:
         active.activate()
         discard(log, gone)
-    _ends_at(log, active.truncate(offset), durability)
+    end = active.truncate(offset)
+    cut(log, active, end)
+    _ends_at(log, end, durability)
 
 
 def restart_at(log: Log, offset: int) -> None:

@@ -201,6 +201,15 @@ class StabilityTests(TransactionCase):
         self.assertEqual([self.log.last_stable_offset(mark) for mark in (3, 4, 5)], [0, 0, 0])
         self.assertEqual(self.log.last_stable_offset(6), 6)
 
+    def test_records_that_are_given_up(self) -> None:
+        """They do not stop before the log's start, also if a transaction that is open began there."""
+        self.write(1, count=3)
+        self.write(9, transactional=False)
+        self.log.advance_start(2)
+        self.assertEqual([self.log.last_stable_offset(mark) for mark in (2, 4)], [2, 2])
+        self.mark(1)
+        self.assertEqual(self.log.last_stable_offset(5), 5)
+
     def test_ten_thousand(self) -> None:
         """What is decided is not kept once it is committed, and of what is not only what matters."""
         transactions = OpenTransactions()
