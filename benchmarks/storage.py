@@ -1,5 +1,5 @@
 """
-What storage costs: appends, reads, flushes, recovery, and ten thousand logs.
+What storage costs: appends, reads, flushes, transactions, recovery, and ten thousand logs.
 
     python benchmarks/storage.py [--directory DIR] [--logs 10000]
 
@@ -25,12 +25,13 @@ from twisted.internet.task import deferLater
 
 from logbus.config.topic import TopicConfig
 from logbus.model import TopicPartition
-from logbus.records.batch import encode_batch
+from logbus.records.batch import BatchBuilder, ControlType, Marker, encode_batch
 from logbus.records.record import Record
 from logbus.storage.disk import Disk, disks_at
 from logbus.storage.log import Log
 from logbus.storage.manager import LogManager
 from logbus.storage.settings import StorageSettings
+from logbus.storage.snapshots import decode_snapshot, encode_snapshot
 
 NOW_MS = int(time.time() * 1000)
 QUIET = StorageSettings(write_back_bytes=1 << 62)
@@ -124,6 +125,45 @@ def hot_path(directory: str) -> None:
         )
     os.close(fd)
     os.unlink(f"{directory}/raw")
+
+
+def transactions(directory: str, open_count: int = 10_000) -> None:
+    """Batches of transactions beside others, and what it costs that very many are open."""
+    builder = BatchBuilder()
+    builder.append(NOW_MS, None, os.urandom(30))
+    plain = builder.build()
+    log = a_log(directory, "plain-0")
+    say("append a batch of no producer", f"{cpu_us(lambda: log.append_as_leader(plain, 0, NOW_MS), 50_000):8.2f} µs")
+    for name, transactional in (("of an idempotent producer", False), ("of a transaction", True)):
+        own = [
+            builder.build(producer_id=5, producer_epoch=0, base_sequence=i, transactional=transactional)
+            for i in range(50_000)
+        ]
+        one, turn = a_log(directory, f"one-{int(transactional)}"), iter(own)
+        us = cpu_us(lambda one=one, turn=turn: one.append_as_leader(next(turn), 0, NOW_MS), 50_000)  # type: ignore[misc]
+        say(f"append a batch {name}", f"{us:8.2f} µs")
+
+    log, ids = a_log(directory, "open-0"), iter(range(open_count))
+    first = [
+        builder.build(producer_id=i, producer_epoch=0, base_sequence=0, transactional=True) for i in range(open_count)
+    ]
+    us = cpu_us(lambda: log.append_as_leader(first[next(ids)], 0, NOW_MS), open_count)
+    say(f"begin {open_count} transactions", f"{us:8.2f} µs each")
+    say("last stable offset", f"{cpu_us(lambda: log.last_stable_offset(log.log_end_offset), 50_000):8.2f} µs")
+    data = encode_snapshot(log.producers)
+    say("write a snapshot of these producers", f"{cpu_us(lambda: encode_snapshot(log.producers), 10) / 1000:8.2f} ms")
+    say("  and read it", f"{cpu_us(lambda: decode_snapshot(data, 1), 10) / 1000:8.2f} ms")
+    ids = iter(range(open_count))
+
+    def abort() -> None:
+        log.append_marker(next(ids), 0, Marker(ControlType.ABORT, 0), 0, NOW_MS)
+
+    say("abort them", f"{cpu_us(abort, open_count):8.2f} µs each")
+    end = log.log_end_offset
+    say("aborted transactions at the log's end", f"{cpu_us(lambda: log.aborted_transactions(end, end), 5000):8.2f} µs")
+    log.roll()
+    us = cpu_us(lambda: log.aborted_transactions(end - 10, end), 5000)
+    say("aborted transactions of ten offsets in a file of 10,000", f"{us:8.2f} µs")
 
 
 async def flushes(directory: str) -> None:
@@ -262,6 +302,7 @@ def main() -> None:
             return
         await flushes(part(directory, "flush"))
         hot_path(part(directory, "hot"))
+        transactions(part(directory, "transactions"))
         await recovery(part(directory, "recovery"))
         await many(part(directory, "many"), options.logs)
 

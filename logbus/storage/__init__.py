@@ -11,7 +11,9 @@ One broker's logs on disk.
     shortening.py   deletion at the front, truncation at the end; owner.py  who is told of files that may go
     validation.py   what a topic demands of a batch           lookup.py  offsets by time
     producers.py    sequences of idempotent producers         snapshots.py  the same on disk
-    epochs.py       leader epochs                             restore.py  both, read back
+    marking.py      transaction markers                       stability.py  what holds readers of committed records back
+    aborted.py      index of aborted transactions             transactions.py  the same of a whole log, and made anew
+    epochs.py       leader epochs                             restore.py  producers and epochs, read back
     retention.py    what may be deleted                       housekeeping.py  all that is done from time to time
     checkpoints.py  the small files                           names.py  what files are called
     istorage.py     IDisk, IFile, IDeletePolicy               disk.py, lanes.py, files.py  the real disk
