@@ -12,6 +12,7 @@ from logbus.coordination.commits import Commits
 from logbus.coordination.consumers import CONSUMER, Consumers
 from logbus.coordination.groups import OFFSETS_TOPIC
 from logbus.coordination.transactional import TransactionalCommits
+from logbus.handlers.active_producers import ActiveProducerHandlers
 from logbus.handlers.cluster import ClusterHandlers, Doorkeeper
 from logbus.handlers.config_resources import ConfigResourceHandlers
 from logbus.handlers.configs import ConfigHandlers
@@ -92,6 +93,7 @@ def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers
             ProduceRuns(produce),
             fetch,
             OffsetHandlers(replicas, broker.reactor),
+            ActiveProducerHandlers(replicas, broker.reactor),
             TopicHandlers(topics, metadata, config, lambda: config.get(keys.DELETE_TOPIC_ENABLE)),
             TopicPageHandlers(metadata, INTERNAL_TOPICS, lambda: config.get(keys.MAX_REQUEST_PARTITION_SIZE_LIMIT)),
             ConfigHandlers(config, metadata, topics, broker.peers),

@@ -20,12 +20,14 @@ from twisted.internet.defer import Deferred
 
 from logbus.cluster.followers import Follower
 from logbus.cluster.purgatory import Delayed, Purgatory
-from logbus.cluster.replica import OffsetAndStart, Replica, Watcher
+from logbus.cluster.replica import ENOUGH, OffsetAndStart, Replica, Watcher
 from logbus.cluster.replicas import Replicas
 from logbus.cluster.selection import ISelector
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import NO_EPOCH, OffsetAndEpoch
 from logbus.records.slices import FileSlice
+from logbus.storage.aborted import AbortedTransaction
+from logbus.storage.transactions import aborted_in
 
 
 @frozen
@@ -99,6 +101,8 @@ class Got:
 
     :ivar end: where reading stops for now: nothing more is given from there on.
     :ivar preferred: the broker to read from instead (KIP-392), −1 for this one.
+    :ivar aborted: the transactions whose records in ``data`` do not count, by their first offset; None: the client
+        reads all there is.
     :ivar diverging: where the client's log stops being a prefix of ours (KIP-595), instead of records.
     """
 
@@ -110,6 +114,7 @@ class Got:
     end: int = -1
     preferred: int = -1
     data: FileSlice | None = None
+    aborted: Sequence[AbortedTransaction] | None = None
     diverging: OffsetAndEpoch | None = None
 
 
@@ -188,13 +193,32 @@ class Reader:
         if urgent or size >= enough or max_wait_ms <= 0 or source.empty:
             return got
 
+        found: list[list[Got]] = []
+
+        def ready() -> bool:
+            """Enough may have come; of what transactions hold back, nobody knows how much but who reads."""
+            if arrivals.missing > 0:
+                return False
+            if not asker.committed:
+                return True
+            got, size, urgent = self.read(source.wants(), max_bytes, asker)
+            if not urgent and size < enough:
+                arrivals.missing = enough - size
+                return False
+            found.append(got)
+            return True
+
         delayed: Delayed[list[Got]] = self._purgatory.wait(
             max_wait_ms,
-            ready=lambda: arrivals.missing <= 0,
-            answer=lambda: self.read(source.wants(), max_bytes, asker)[0],
+            ready=ready,
+            answer=lambda: found.pop() if found else self.read(source.wants(), max_bytes, asker)[0],
             leave=lambda: source.unwatch(arrivals),
         )
-        arrivals = _Arrivals(self._purgatory, delayed, enough - size)
+        if asker.committed:
+            stable = {(one.want.topic, one.want.partition): one.last_stable_offset for one in got}
+            arrivals: _Arrivals = _CommittedArrivals(self._purgatory, delayed, enough - size, stable)
+        else:
+            arrivals = _Arrivals(self._purgatory, delayed, enough - size)
         source.watch(arrivals)
         return delayed.deferred
 
@@ -240,7 +264,9 @@ class Reader:
         got.high_watermark = replica.high_watermark
         got.last_stable_offset = replica.last_stable_offset
         got.log_start_offset = log.log_start_offset
-        got.end = got.last_stable_offset if asker.committed else got.high_watermark
+        got.end = got.high_watermark
+        if asker.committed:
+            got.end, got.aborted = got.last_stable_offset, ()
         if want.last_fetched_epoch != NO_EPOCH and self._diverges(got, replica):
             return
         if not partition.is_leader and got.high_watermark < want.offset <= log.log_end_offset:
@@ -259,6 +285,8 @@ class Reader:
                 raise log.out_of_range(want.offset)
             return
         got.data = replica.read(want.offset, min(left, want.max_bytes), committed=asker.committed, min_one=min_one).data
+        if asker.committed and got.data is not None:
+            got.aborted = aborted_in(log, want.offset, got.data)
 
     def _read_for_follower(self, got: Got, replica: Replica, left: int, asker: Asker, *, min_one: bool) -> None:
         want, log = got.want, replica.log
@@ -302,3 +330,25 @@ class _Arrivals:
         self.missing -= size
         if self.missing <= 0:
             self._purgatory.wake(self._delayed)
+
+
+@define(eq=False)
+class _CommittedArrivals(_Arrivals):
+    """
+    The same for who reads what transactions committed: what comes behind an open transaction cannot be read yet.
+
+    :ivar stable: the last stable offsets that are known of partitions.
+    :ivar held: bytes that came behind them.
+    """
+
+    stable: dict[tuple[str, int], int]
+    held: dict[tuple[str, int], int] = field(factory=dict, init=False)
+
+    def moved(self, replica: Replica, size: int) -> None:
+        name = replica.topic_partition
+        stable = replica.last_stable_offset
+        if size < ENOUGH and stable == self.stable.get(name):
+            self.held[name] = self.held.get(name, 0) + size
+            return
+        self.stable[name] = stable
+        super().moved(replica, size + self.held.pop(name, 0))

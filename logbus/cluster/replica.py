@@ -27,8 +27,8 @@ from logbus.records.checksum import Buffer
 from logbus.storage.log import Appended, Log, ReadResult
 from logbus.storage.together import AppendedTogether, append_together
 
-# More bytes than anybody can wait for.
-_ENOUGH = 1 << 62
+#: More bytes than anybody can wait for: something happened that watchers should look at, whatever it brings.
+ENOUGH = 1 << 62
 
 
 class OffsetAndStart(NamedTuple):
@@ -282,9 +282,9 @@ class Replica:
         elif led:
             self._fail_waiters(self._no_leader())
         if epoch != partition.leader_epoch:
-            self._tell_followers(_ENOUGH)
+            self._tell_followers(ENOUGH)
         if not partition.is_leader:
-            self._tell(_ENOUGH)
+            self._tell(ENOUGH)
 
     def configure(self, config: TopicConfig) -> None:
         """Swap the topic's settings."""
@@ -350,7 +350,7 @@ class Replica:
         """The high watermark moved otherwise than with the log's end."""
         partition = self.partition
         if self.log_watchers:
-            self._tell_followers(_ENOUGH if self.cluster.followers_serve else 0)
+            self._tell_followers(ENOUGH if self.cluster.followers_serve else 0)
         if self.watchers:
             self._tell(self._size_between(before, partition.high_watermark))
         self._acknowledge()
@@ -364,9 +364,9 @@ class Replica:
         """How many bytes of records lie between two offsets; enough, where that is not easy to say."""
         log = self.log
         try:
-            data = log.read(max(start, log.log_start_offset), _ENOUGH, end, True).data
+            data = log.read(max(start, log.log_start_offset), ENOUGH, end, True).data
         except (ApiError, StorageError, OSError):
-            return _ENOUGH
+            return ENOUGH
         return len(data) if data is not None else 0
 
     def follow(self, data: Buffer, leaders_high_watermark: int) -> int:
@@ -384,7 +384,7 @@ class Replica:
                 log.append_as_follower(data, self.partition.leader_epoch, log.config.compacted)
         finally:
             if self.partition.heard(leaders_high_watermark, log.log_end_offset) and self.watchers:
-                self._tell(_ENOUGH)
+                self._tell(ENOUGH)
         return log.log_end_offset - before
 
     def durable(self) -> Deferred[None] | None:
@@ -432,7 +432,7 @@ class Replica:
         if self.low_watermark >= start:
             return None
         # The start travels to them with the answers to their fetches.
-        self._tell_followers(_ENOUGH)
+        self._tell_followers(ENOUGH)
         return self._deletions.wait(start)
 
     def start_for(self, before: int) -> int:
@@ -468,7 +468,7 @@ class Replica:
         """Perhaps another broker leads by now: whoever waits here had better ask who does."""
         self.partition.in_doubt = True
         self._fail_waiters(self._no_leader())
-        self._tell(_ENOUGH)
+        self._tell(ENOUGH)
 
     def _fail_waiters(self, error: ApiError) -> None:
         self._acknowledgements.fail(error)
@@ -478,5 +478,5 @@ class Replica:
         """The partition is gone from here: whoever waits for it must look again, or is told the error."""
         self.partition.retire()
         self._fail_waiters(error or self._no_leader())
-        self._tell(_ENOUGH)
-        self._tell_followers(_ENOUGH)
+        self._tell(ENOUGH)
+        self._tell_followers(ENOUGH)

@@ -33,6 +33,7 @@ from logbus.handlers.routing import Answer, serves
 from logbus.net.context import RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages.records import (
+    AbortedTransaction,
     EpochAndEndOffset,
     FetchableTopicResponse,
     FetchRequest,
@@ -86,7 +87,7 @@ class FetchHandlers:
     def _hints_of_metadata(self) -> LeaderHints:
         return LeaderHints(self._metadata)
 
-    @serves(1, 4, 17)
+    @serves(1, 4, 18)
     def fetch(self, context: RequestContext, request: Request) -> Answer:
         message: FetchRequest = request.message
         version = request.api_version
@@ -249,15 +250,22 @@ class FetchHandlers:
 
 
 def partition_answer(got: Got, want: Want) -> PartitionData:
-    """One partition's part of the response; empty records are sent as empty, never as null."""
-    error = got.error
+    """
+    One partition's part of the response; empty records are sent as empty, never as null.
+
+    A follower's high watermark (Fetch 18) is not looked at: it is told what is committed with each answer (KIP-1166 is
+    about the log of Kafka's controllers).
+    """
+    error, aborted = got.error, got.aborted
     data = PartitionData(
         partition_index=want.partition,
         error_code=0 if error is None else error.code,
         high_watermark=got.high_watermark,
         last_stable_offset=got.last_stable_offset,
         log_start_offset=got.log_start_offset,
-        aborted_transactions=None,
+        aborted_transactions=None
+        if aborted is None or error is not None
+        else [AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in aborted],
         preferred_read_replica=got.preferred,
         records=got.data if got.data is not None else b"",
     )

@@ -40,6 +40,17 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+SPECIAL = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""Timestamps that are none, and the version since which each is known (KIP-734, KIP-405, KIP-1005, KIP-1023)."""
 
 READ_COMMITTED = 1
 #: The first version whose readers know OFFSET_NOT_AVAILABLE (KIP-207).
@@ -54,7 +65,7 @@ class OffsetHandlers:
     _replicas: Replicas
     _clock: IReactorTime
 
-    @serves(2, 0, 9)
+    @serves(2, 0, 11)
     def list_offsets(self, context: RequestContext, request: Request) -> Answer:
         message: ListOffsetsRequest = request.message
         follows = message.replica_id >= 0
@@ -78,6 +89,7 @@ class OffsetHandlers:
                     if request.api_version == 0:
                         answer.old_style_offsets = self._offsets_before(replica, asked)
                     else:
+                        self._check_timestamp(asked.timestamp, request.api_version)
                         found = self._find(replica, asked.timestamp, committed=committed, follows=follows)
                         answer.timestamp, answer.offset, answer.leader_epoch = found
                 except (ApiError, StorageError) as e:
@@ -92,6 +104,13 @@ class OffsetHandlers:
     def _offsets_before(self, replica: Replica, asked: ListOffsetsPartition) -> list[int]:
         """Version 0 (getOffsetsBefore): starts of segments older than a time, newest first."""
         return replica.log.offsets_before(asked.timestamp, max(0, asked.max_num_offsets), replica.high_watermark)
+
+    def _check_timestamp(self, timestamp: int, version: int) -> None:
+        """
+        :raise ApiError: UNSUPPORTED_VERSION: it stands for nothing, or for nothing that this version knows.
+        """
+        if timestamp < 0 and version < SPECIAL.get(timestamp, version + 1):
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"version {version} has no special timestamp {timestamp}")
 
     def _find(self, replica: Replica, timestamp: int, *, committed: bool, follows: bool) -> TimestampOffset:
         """
@@ -111,10 +130,8 @@ class OffsetHandlers:
             return TimestampOffset(-1, start, log.epoch_at(start))
         if timestamp == MAX_TIMESTAMP:
             found = log.max_timestamp_offset()
-        elif timestamp == LATEST_TIERED:
-            found = None
-        elif timestamp < 0:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"there is no special timestamp {timestamp}")
+        elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+            found = None  # Nothing is uploaded anywhere.
         else:
             found = log.offset_for_timestamp(timestamp)
         if found is not None and found.offset < end:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from twisted.logger import Logger
 
+from logbus.records.header import HEADER_SIZE, read_header
+from logbus.records.slices import FileSlice
 from logbus.storage import names
 from logbus.storage.aborted import AbortedTransaction, TransactionIndex, encode
 from logbus.storage.index import IndexCorrupt
@@ -42,6 +44,32 @@ def aborted_transactions(log: Log, first_offset: int, end_offset: int) -> Sequen
     if len(found) > 1:
         found.sort(key=_FIRST_OFFSET)
     return found
+
+
+def aborted_in(log: Log, first_offset: int, data: FileSlice) -> Sequence[AbortedTransaction]:
+    """
+    The aborted transactions that have offsets in what was just read.
+
+    :param first_offset: what was asked for; the first batch may begin before it.
+    :param data: whole batches of the log, at least one.
+    :raises StorageError: the disk failed, or the log is damaged.
+    """
+    segments = log.segments
+    for i in range(max(0, bisect_right(segments, first_offset, key=_BASE_OFFSET) - 1), len(segments)):
+        if aborted_index(log, segments[i]).last_offset >= first_offset:
+            return aborted_transactions(log, first_offset, _end_of(log, data))
+    return ()
+
+
+def _end_of(log: Log, data: FileSlice) -> int:
+    """The offset behind the last batch of what was read."""
+    header = read_header(data.narrow(0, min(data.length, HEADER_SIZE)).read())
+    segment = log.segments[max(0, bisect_right(log.segments, header.base_offset, key=_BASE_OFFSET) - 1)]
+    end = data.position + data.length
+    start = max(data.position, segment.offsets.floor_position(end - 1))
+    for _, last in segment.batches(start, end):
+        header = last
+    return header.next_offset
 
 
 def _search(log: Log, segment: Segment, first_offset: int, end_offset: int, found: list[AbortedTransaction]) -> bool:

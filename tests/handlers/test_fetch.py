@@ -32,7 +32,7 @@ class Fetch(HandlerCase):
         """Without transactions, committed and uncommitted are the same."""
         self.client.produce()
         answer = self.client.fetch(0, isolation_level=1)
-        self.assertEqual((answer.last_stable_offset, answer.aborted_transactions), (1, None))
+        self.assertEqual((answer.last_stable_offset, answer.aborted_transactions), (1, []))
         self.assertNotEqual(content(answer), b"")
 
     def test_a_broken_log(self) -> None:

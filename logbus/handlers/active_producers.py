@@ -1,0 +1,93 @@
+"""
+DescribeProducers: who writes to a partition, and since when transactions are open there (KIP-664).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+from attrs import define
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+
+from logbus.cluster.replicas import Replicas
+from logbus.errors import ApiError, ErrorCode, StorageError
+from logbus.handlers.routing import serves, task
+from logbus.net.context import RequestContext
+from logbus.storage.producers import ProducerEntry
+from logbus.wire.connection import Request
+from logbus.wire.messages.txn_state import (
+    DescribeProducersPartitionResponse,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopicResponse,
+    ProducerState,
+)
+
+SOME = 2000
+"""Producers that are described in a turn of the reactor: a few milliseconds' worth."""
+MOST = 200_000
+"""Producers in one answer; there is no paging in this API."""
+
+
+@define(eq=False)
+class ActiveProducerHandlers:
+    """Serves DescribeProducers from any replica, as Kafka does; clients ask leaders unless they are told otherwise."""
+
+    _replicas: Replicas
+    _clock: IReactorTime
+
+    @serves(61, 0, 0)
+    @task
+    async def describe_producers(self, context: RequestContext, request: Request) -> DescribeProducersResponse:
+        message: DescribeProducersRequest = request.message
+        topics: dict[str, list[int]] = {}
+        for topic in message.topics:
+            topics.setdefault(topic.name, []).extend(topic.partition_indexes)
+        described, left = [], MOST
+        for name, indexes in topics.items():
+            answers = []
+            # What is asked twice is answered once: a number is four bytes, its producers are many more.
+            for index in dict.fromkeys(indexes):
+                answer = await self._describe(name, index, left)
+                left -= len(answer.active_producers)
+                answers.append(answer)
+            described.append(DescribeProducersTopicResponse(name=name, partitions=answers))
+        return DescribeProducersResponse(topics=described)
+
+    async def _describe(self, topic: str, index: int, most: int) -> DescribeProducersPartitionResponse:
+        answer = DescribeProducersPartitionResponse(partition_index=index, active_producers=[])
+        try:
+            producers = self._replicas.get(topic, index).log.producers
+            if len(producers) > most:
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"{topic}-{index} has {len(producers)} producers, and there is room for {most} in the answer; ask "
+                    "for fewer partitions at a time",
+                )
+        except (ApiError, StorageError) as e:
+            answer.error_code = e.code if isinstance(e, ApiError) else ErrorCode.KAFKA_STORAGE_ERROR
+            answer.error_message = str(e)
+            return answer
+        entries = iter(list(producers))
+        while some := list(islice(entries, SOME)):
+            answer.active_producers += described(some)
+            if len(some) == SOME:
+                await deferLater(self._clock, 0)
+        return answer
+
+
+def described(entries: Sequence[ProducerEntry]) -> list[ProducerState]:
+    """What a log knows of producers, as a client is told it."""
+    return [
+        ProducerState(
+            producer_id=entry.producer_id,
+            producer_epoch=entry.epoch,
+            last_sequence=entry.last_sequence,
+            last_timestamp=entry.last_timestamp,
+            coordinator_epoch=entry.coordinator_epoch,
+            current_txn_start_offset=-1 if entry.open_since is None else entry.open_since,
+        )
+        for entry in entries
+    ]
