@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.records.batch import BatchHeader, Marker, batch_problem, iter_batches
 from logbus.records.checksum import Buffer
+from logbus.records.header import CONTROL_BIT
 from logbus.storage.index import MAX_RELATIVE_OFFSET
 from logbus.storage.marking import marker_in
 
@@ -37,8 +38,9 @@ def append_from_leader(log: Log, data: Buffer, leader_epoch: int, gaps: bool) ->
     for i, (at, header) in enumerate(batches):
         after = batches[i + 1][1] if i + 1 < len(batches) else None
         wrong = batch_problem(data, at, header) or _misplaced(header, after, end, epoch, leader_epoch, gaps)
+        control = header.attributes & CONTROL_BIT
         marker: Marker | None = None
-        if header.control and wrong is None:
+        if control and wrong is None:
             try:
                 marker = marker_in(data, at, header)
             except DecodeError as error:
@@ -52,7 +54,7 @@ def append_from_leader(log: Log, data: Buffer, leader_epoch: int, gaps: bool) ->
         if not run:
             begun = at
         run.append(header)
-        if header.control:
+        if control:
             markers.append(marker)
         end, epoch = header.next_offset, header.leader_epoch
         at += header.size

@@ -21,6 +21,7 @@ from attrs import define, field
 
 from logbus.errors import ApiError, ErrorCode
 from logbus.records.batch import NO_SEQUENCE, BatchHeader, ControlType, Marker
+from logbus.records.header import CONTROL_BIT, TRANSACTIONAL_BIT
 from logbus.storage.aborted import AbortedTransaction
 from logbus.storage.stability import OpenTransactions
 
@@ -237,7 +238,8 @@ class Producers:
             entry.epoch = header.producer_epoch
             entry.batches = []
         entry.last_timestamp = header.max_timestamp
-        if header.control:
+        attributes = header.attributes
+        if attributes & CONTROL_BIT:
             return None if marker is None else self._ended(entry, marker, base_offset)
         batches = entry.batches
         if len(batches) >= KEPT_BATCHES:
@@ -247,7 +249,7 @@ class Producers:
             WrittenBatch(header.base_sequence, header.last_sequence, base_offset, last_offset, header.max_timestamp)
         )
         # Of a batch that compaction emptied the transaction is over, and its marker may be gone.
-        if entry.open_since is None and header.transactional and header.record_count:
+        if attributes & TRANSACTIONAL_BIT and entry.open_since is None and header.record_count:
             entry.open_since = base_offset
             self.transactions.began(producer_id, base_offset)
         return None

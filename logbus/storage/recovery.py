@@ -20,6 +20,7 @@ from twisted.logger import Logger
 from logbus.errors import ApiError, DecodeError
 from logbus.model import NO_EPOCH
 from logbus.records.batch import HEADER_SIZE, MAGIC, Marker, batch_problem, read_header
+from logbus.records.header import CONTROL_BIT
 from logbus.storage import names
 from logbus.storage.flush import sync_all
 from logbus.storage.index import MAX_RELATIVE_OFFSET, IndexCorrupt
@@ -305,7 +306,7 @@ class _Scan:
             if self.problem is None and last > last_possible:
                 self.problem = f"offsets {base} to {last} do not belong into segment {segment.base_offset}"
             marker: Marker | None = None
-            if header.control and self.problem is None:
+            if header.attributes & CONTROL_BIT and self.problem is None:
                 try:
                     marker = marker_in(data, at, header)
                 except DecodeError as error:
