@@ -74,6 +74,8 @@ CLIENT_KEYS = {
     "linger.ms",
     "max.poll.interval.ms",
     "security.protocol",
+    "transaction.timeout.ms",
+    "transactional.id",
     "broker.log",
     "broker.reactor",
 }
