@@ -15,8 +15,10 @@ from twisted.internet.task import Clock
 
 from logbus.config.topic import TopicConfig
 from logbus.records.batch import ControlType, Marker, Record, decode_batch, decode_control_key, iter_batches
+from logbus.storage.keymap import ENTRY_SIZE
 from logbus.storage.log import Log
 from logbus.storage.manager import LogManager
+from logbus.storage.settings import CleanerSettings
 from logbus.testing.simulation.disk import Choice, MemoryDisk
 from tests.storage.builders import NOW_S, PARTITION, a_log, a_manager, batch, data_of
 from tests.storage.test_log_model import now
@@ -30,6 +32,8 @@ CONFIG = TopicConfig(
     min_cleanable_dirty_ratio=0.0,
     delete_retention_ms=RETENTION_S * 1000,
 )
+TWO_KEYS = CleanerSettings(dedupe_buffer_size=3 * ENTRY_SIZE)
+"""So little that a cleaning ends in the middle of a segment, and others follow."""
 ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
 
 
@@ -104,8 +108,9 @@ class CleaningMachine(RuleBasedStateMachine):
         self.epochs: dict[int, int] = {}
         self.seconds = NOW_S
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(scarce=st.booleans())
+    def begin(self, scarce: bool) -> None:
+        self.settings = TWO_KEYS if scarce else CleanerSettings()
         self.disk = MemoryDisk()
         self.open()
         now(self.manager.create(PARTITION))
@@ -113,7 +118,11 @@ class CleaningMachine(RuleBasedStateMachine):
     def open(self) -> None:
         self.clock = Clock()
         self.manager: LogManager = a_manager(
-            self.disk, clock=self.clock, default_config=CONFIG, wall_clock=lambda: self.seconds
+            self.disk,
+            clock=self.clock,
+            default_config=CONFIG,
+            wall_clock=lambda: self.seconds,
+            cleaner_settings=lambda: self.settings,
         )
         now(self.manager.open())
         self.manager.start_housekeeping()
@@ -188,6 +197,10 @@ class CleaningMachine(RuleBasedStateMachine):
                 if name.endswith(".snapshot"):
                     self.disk.unlink(f"orders-0/{name}")
         self.open()
+        if self.manager.get(PARTITION) is None:
+            # Nothing was written, and so nothing was synced.
+            assert not self.epochs and not self.committed
+            now(self.manager.create(PARTITION))
         self.commit_all()
 
     @invariant()
