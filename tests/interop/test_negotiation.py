@@ -24,7 +24,7 @@ def test_kafka_python_takes_it_for_the_newest(broker: Broker, kind: type) -> Non
         client.close()
 
 
-@pytest.mark.parametrize("release", ["2.1", "2.8", "3.0", "3.5", "3.9", "4.3"])
+@pytest.mark.parametrize("release", ["2.1", "2.8", "3.0", "3.5", "3.9", "4.0", "4.3"])
 def test_kafka_python_takes_it_for_what_it_is_told(release: str, tmp_path: Path) -> None:
     """A broker that is to pass for an older release does."""
     with running(tmp_path, "--as-version", release, "--listen", "kafka:tcp:0:interface=127.0.0.1") as bootstrap:
