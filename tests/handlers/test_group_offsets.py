@@ -441,6 +441,10 @@ class TopicIdTests(GroupCase):
                 [(t, [(0, 6, 0)]), (nobodys, [(3, -1, code), (4, -1, code)])],
             )
         self.assertEqual(self.commit((self.NOBODYS, 5)), [(self.NOBODYS, "", code)])
+        self.group_of(self.member())
+        self.assertEqual(
+            self.commit((self.NOBODYS, 5), (t, 6)), [(self.NOBODYS, "", code), (t, "", ErrorCode.UNKNOWN_MEMBER_ID)]
+        )
 
     def test_other_problems(self) -> None:
         """Of a topic that is known, they are as they were."""

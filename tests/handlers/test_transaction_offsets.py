@@ -272,7 +272,12 @@ class RefusalTests(TransactionCase):
             },
         )
         self.assertEqual(self.producer.commit({T1: 1}, metadata="x" * 4097), {T1: ErrorCode.OFFSET_METADATA_TOO_LARGE})
-        self.assertEqual(self.producer.commit({("t", 9): 1}), {("t", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+        unknown = {("t", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        self.assertEqual(self.producer.commit({("t", 9): 1}), unknown)
+        self.assertEqual(
+            self.producer.commit({("t", 9): 1, T0: 1}, generation_id=5, member_id="m"),
+            {**unknown, T0: ErrorCode.UNKNOWN_MEMBER_ID},
+        )
         self.producer.end()
         self.assertEqual(stable(self.client), {T0: 1})
 
@@ -280,9 +285,11 @@ class RefusalTests(TransactionCase):
         """Nothing has changed, and the client tries again."""
         self.producer.commit({T1: 1})
         self.disk.faults = lambda op, path: no_space() if op == "write" and OFFSETS_TOPIC in str(path) else None
-        self.assertEqual(self.producer.commit({T0: 1}), {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE})
+        for group in ("g", "new"):
+            self.assertEqual(self.producer.commit({T0: 1}, group), {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE})
         self.disk.faults = lambda op, path: None
         self.assertEqual(stable(self.client, T0, T1), {T0: -1, T1: UNSTABLE})
+        self.assertEqual([group.group_id for group in self.listed()], ["g"])
 
     def test_another_coordinator(self) -> None:
         """Who does not lead the group's partition says so, and who still reads it, in words that are known."""

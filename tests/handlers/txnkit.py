@@ -8,7 +8,14 @@ from typing import Any
 from attrs import define
 
 from logbus.wire.messages.groups import FindCoordinatorRequest
-from logbus.wire.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from logbus.wire.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from logbus.wire.messages.transactions import (
     AddOffsetsToTxnRequest,
     EndTxnRequest,
@@ -19,7 +26,6 @@ from logbus.wire.messages.transactions import (
 )
 from tests.handlers.kit import Client
 
-ABSENT = -1
 UNSTABLE = "unstable"
 
 
@@ -38,9 +44,18 @@ class OffsetProducer:
     producer_id: int = -1
     epoch: int = -1
 
+    def ask(self, message: Any, version: int) -> Any:
+        """Whoever is to be asked."""
+        return self.client.ask(message, version)
+
+    def wait(self) -> None:
+        """For what follows by itself."""
+        for _ in range(10):
+            self.client.turn(0)
+
     def find(self) -> OffsetProducer:
         """Find the coordinator, so that the topic is made; then get an id."""
-        self.client.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=[self.transactional_id]), 4)
+        self.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=[self.transactional_id]), 4)
         for _ in range(5):
             self.client.turn(0.1)
         return self.init()
@@ -49,7 +64,7 @@ class OffsetProducer:
         """Get an id, or the next epoch."""
         asked = InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=self.timeout_ms)
         for _ in range(10):
-            answer = self.client.ask(asked, 4)
+            answer = self.ask(asked, 4)
             if answer.error_code not in (14, 51):  # loading, or the end of a transaction
                 break
             self.client.turn(0.1)
@@ -65,7 +80,7 @@ class OffsetProducer:
             producer_epoch=self.epoch,
             group_id=group,
         )
-        return int(self.client.ask(asked, 3).error_code)
+        return int(self.ask(asked, 3).error_code)
 
     def request(self, offsets: Mapping[tuple[str, int], int], group: str = "g", **given: Any) -> TxnOffsetCommitRequest:
         metadata = given.pop("metadata", "")
@@ -91,36 +106,61 @@ class OffsetProducer:
         """TxnOffsetCommit; the error code of each partition."""
         if version is None:
             version = 5 if self.by_v2 else 3
-        response = self.client.ask(self.request(offsets, group, **given), version)
+        response = self.ask(self.request(offsets, group, **given), version)
         return {
             (topic.name, one.partition_index): one.error_code for topic in response.topics for one in topic.partitions
         }
 
-    def end(self, committed: bool = True) -> int:
-        """EndTxn, and time for the markers."""
-        asked = EndTxnRequest(
+    @property
+    def end_version(self) -> int:
+        """Of EndTxn."""
+        return 5 if self.by_v2 else 3
+
+    def end_request(self, committed: bool = True) -> EndTxnRequest:
+        return EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
             committed=committed,
         )
-        answer = self.client.ask(asked, 5 if self.by_v2 else 3)
+
+    def end(self, committed: bool = True) -> int:
+        """EndTxn, and time for the markers."""
+        answer = self.ask(self.end_request(committed), self.end_version)
         if not answer.error_code and self.by_v2:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
-        for _ in range(10):
-            self.client.turn(0)
+        self.wait()
         return int(answer.error_code)
 
 
-def stable(client: Client, *partitions: tuple[str, int], group: str = "g", version: int = 9) -> dict[Any, Any]:
-    """What a group committed, if it is stable: offsets, or :data:`UNSTABLE`."""
+def commit_request(offsets: Mapping[tuple[str, int], int], group: str = "g") -> OffsetCommitRequest:
+    """A commit outside of transactions."""
+    return OffsetCommitRequest(
+        group_id=group,
+        topics=[
+            OffsetCommitRequestTopic(
+                name=topic,
+                partitions=[OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)],
+            )
+            for (topic, partition), offset in offsets.items()
+        ],
+    )
+
+
+def fetch_request(*partitions: tuple[str, int], group: str = "g") -> OffsetFetchRequest:
+    """What a group committed, if it is stable: in some partitions, or in all."""
     asked = OffsetFetchRequestGroup(
         group_id=group,
         topics=[OffsetFetchRequestTopics(name=name, partition_indexes=[number]) for name, number in partitions]
         if partitions
         else None,
     )
-    (found,) = client.ask(OffsetFetchRequest(groups=[asked], require_stable=True), version).groups
+    return OffsetFetchRequest(groups=[asked], require_stable=True)
+
+
+def stable(client: Client, *partitions: tuple[str, int], group: str = "g") -> dict[Any, Any]:
+    """What a group committed: offsets, or :data:`UNSTABLE`."""
+    (found,) = client.ask(fetch_request(*partitions, group=group), 9).groups
     assert found.error_code == 0, found
     return {
         (topic.name, one.partition_index): UNSTABLE if one.error_code == 88 else one.committed_offset
