@@ -1,5 +1,5 @@
 """
-What a broker coordinates for clients: consumer groups and the offsets they commit.
+What a broker coordinates for clients: consumer groups and the offsets they commit, and transactions.
 
 =============================================== =====================================================================
 :mod:`~logbus.coordination.group`               a group of the classic protocol: a pure, table-driven state machine
@@ -16,6 +16,7 @@ What a broker coordinates for clients: consumer groups and the offsets they comm
 :mod:`~logbus.coordination.groups`              the coordinator: groups by partition, leadership, deadlines
 :mod:`~logbus.coordination.commits`             who may commit, and where it goes
 :mod:`~logbus.coordination.upkeep`              how offsets and groups go: age, deletion, the end of a topic
+:mod:`~logbus.coordination.transactions`        transactional ids, and how transactions come about
 :mod:`~logbus.coordination.internaltopics`      the topics that brokers keep state in, made when they are needed
 =============================================== =====================================================================
 
