@@ -115,7 +115,7 @@ class Versions(TrapCase):
                 self.assertTrue(low >= first or (key == 0 and low == 0), (release, key))
 
     def test_the_newest_release_whole(self) -> None:
-        """Traps 3 and 40: of each API told, all versions of the newest release are, with the features that they need."""
+        """Traps 3 and 40: of each API told, all versions of the newest release are, with the features they need."""
         response = self.client.ask(ApiVersionsRequest(client_software_name="a", client_software_version="b"), 4)
         newest = release_table(RELEASES[-1])
         told = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
