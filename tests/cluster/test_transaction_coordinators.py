@@ -171,7 +171,7 @@ class KilledTests(CoordinatorCase):
 
     def step(self) -> None:
         """The next thing that any broker does."""
-        clock = self.cluster.clock
+        clock: Any = self.cluster.clock
         first = min(clock.getDelayedCalls(), key=lambda call: float(call.getTime()))
         clock.rightNow = max(clock.rightNow, first.getTime())
         clock.calls.remove(first)

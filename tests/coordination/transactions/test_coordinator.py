@@ -6,7 +6,9 @@ from typing import Any
 from unittest import mock
 
 from attrs import evolve
+from twisted.internet.defer import fail
 
+from logbus.coordination.statelog import StateLog
 from logbus.coordination.transactions.coordinator import TRANSACTIONS_TOPIC
 from logbus.coordination.transactions.markers import MarkerSender
 from logbus.coordination.transactions.states import TransactionState
@@ -176,6 +178,22 @@ class StartTests(OneShardCase):
         self.start_again()
         self.assertEqual(set(self.shard.entries), {"tx"})
         self.assertEqual(self.server.broker.transactions.metrics.damaged, 3)
+
+    def test_what_may_get_lost(self) -> None:
+        """Nothing of what was read is acted upon before it is known to last on all in-sync replicas."""
+        producer = self.begin()
+        self.add(producer, {"t": [0]})
+        with mock.patch.object(MarkerSender, "send"):
+            self.end(producer)
+        not_now = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "followers are away")
+        with mock.patch.object(StateLog, "durable", side_effect=lambda *args: fail(not_now)):
+            self.start_again()
+            self.client.turn(3)
+            self.assertEqual(self.init().error_code, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            self.assertEqual(self.markers(), [])
+        self.client.turn(1)
+        self.client.turn(1)
+        self.assertEqual(self.markers(), [ControlType.COMMIT])
 
     def test_while_it_loads(self) -> None:
         """Requests are to be tried again."""
