@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -250,7 +250,7 @@ class CompactionTests(SynchronousTestCase):
 
     def a_transaction(self, type: ControlType) -> list[bytes]:
         """A value, another one of producer 7's transaction, its marker, and a key that looks like the marker's."""
-        numbers = {"producer_id": 7, "producer_epoch": 0}
+        numbers: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
         inside = [Record(0, NOW, b"k", b"new"), Record(0, NOW, b"l", b"other")]
         return [
             encode_batch([Record(0, NOW, b"k", b"old")]),

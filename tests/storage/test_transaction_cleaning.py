@@ -11,16 +11,22 @@ from typing import Any, NamedTuple
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.config.topic import TopicConfig
 from logbus.records.batch import ControlType, Marker, Record, decode_batch, decode_control_key, iter_batches
+from logbus.storage.cleanable import Cleanable
+from logbus.storage.cleaning import Cleaning
 from logbus.storage.keymap import ENTRY_SIZE
 from logbus.storage.log import Log
 from logbus.storage.manager import LogManager
+from logbus.storage.pace import Pace
 from logbus.storage.settings import CleanerSettings
 from logbus.testing.simulation.disk import Choice, MemoryDisk
-from tests.storage.builders import NOW_S, PARTITION, a_log, a_manager, batch, data_of
+from logbus.timers import Timers
+from tests.storage.builders import NOW_MS, NOW_S, PARTITION, a_log, a_manager, batch, data_of
 from tests.storage.test_log_model import now
 
 RETENTION_S = 100
@@ -229,6 +235,28 @@ class CleaningMachine(RuleBasedStateMachine):
         if hasattr(self, "manager"):
             now(self.manager.close())
             assert self.disk.open_files == 0
+
+
+class PartTests(SynchronousTestCase):
+    """A cleaning that ends in the middle of a segment."""
+
+    def test_what_is_aborted_behind_it(self) -> None:
+        """Of the transactions behind its end readers are told as before, until they are cleaned, too."""
+        log = a_log(config=CONFIG)
+        for key in (b"1", b"1", b"2", b"3"):
+            log.append_as_leader(batch(keys=[key]), 0)
+        header: dict[str, Any] = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+        log.append_as_leader(batch(keys=[b"1"], **header), 0)
+        log.append_marker(1, 0, Marker(ABORT, 0), 0, NOW_MS)
+        log.roll()
+        for size, end, told in ((TWO_KEYS.dedupe_buffer_size, 3, [4]), (1000, 6, [])):
+            before = log.segments[0]
+            cleaning = Cleaning(log, Cleanable(0, 6, 0, 1, False), Pace(Timers(Clock())), size, NOW_MS)
+            now(Deferred.fromCoroutine(cleaning.run()))
+            self.assertEqual(cleaning.end, end)
+            self.assertIsNot(log.segments[0], before)
+            self.assertEqual([entry.first_offset for entry in log.aborted_transactions(0, 6)], told)
+        self.assertEqual([record.offset for record in read_committed(log)], [1, 2, 3])
 
 
 CleaningModelTests = CleaningMachine.TestCase

@@ -17,7 +17,7 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.records.batch import ControlType, Marker, iter_batches, read_header
 from logbus.storage import names
 from logbus.storage.aborted import AbortedTransaction
-from logbus.storage.producers import Producers
+from logbus.storage.producers import ProducerEntry, Producers
 from logbus.storage.restore import load_producers
 from logbus.storage.settings import StorageSettings
 from logbus.storage.snapshots import decode_snapshot, encode_snapshot
@@ -51,6 +51,12 @@ class TransactionCase(SynchronousTestCase):
         """Append a marker; its offset."""
         return self.log.append_marker(pid, epoch, Marker(type, coordinator), 3, NOW_MS, version).base_offset
 
+    def known(self, pid: int) -> ProducerEntry:
+        """What the log knows of a producer."""
+        entry = self.log.producers.get(pid)
+        assert entry is not None
+        return entry
+
     def refused(self, code: ErrorCode, work: Any, *args: Any, **kwargs: Any) -> str:
         end = self.log.log_end_offset
         error = self.assertRaises(ApiError, work, *args, **kwargs)
@@ -69,8 +75,7 @@ class MarkerTests(TransactionCase):
         self.assertEqual((header.base_offset, header.last_offset, header.leader_epoch), (1, 1, 3))
         self.assertEqual((header.producer_id, header.producer_epoch, header.base_sequence), (7, 0, -1))
         self.assertTrue(header.control and header.transactional)
-        entry = self.log.producers.get(7)
-        assert entry is not None
+        entry = self.known(7)
         self.assertEqual((entry.coordinator_epoch, entry.last_timestamp, entry.open_since), (5, NOW_MS, None))
 
     def test_an_older_epoch(self) -> None:
@@ -112,9 +117,9 @@ class MarkerTests(TransactionCase):
             pid = 7 + version
             self.write(pid)
             first = self.mark(pid, ABORT, epoch=1, version=version)
-            known = [self.log.aborted_transactions(0, 100), evolve(self.log.producers.get(pid))]
+            known = [self.log.aborted_transactions(0, 100), evolve(self.known(pid))]
             self.assertEqual(self.mark(pid, ABORT, epoch=1, version=version), first + 1)
-            self.assertEqual([self.log.aborted_transactions(0, 100), self.log.producers.get(pid)], known)
+            self.assertEqual([self.log.aborted_transactions(0, 100), self.known(pid)], known)
             self.assertEqual(self.log.producers.last_marker_offset(pid), first + 1)
 
     def test_an_unknown_producer(self) -> None:
@@ -165,7 +170,7 @@ class MarkerTests(TransactionCase):
         self.write(7)
         disk = self.log.disk
         assert isinstance(disk, MemoryDisk)
-        disk.faults = lambda op, path: no_space() if op == "write" else None  # type: ignore[assignment]
+        disk.faults = lambda op, path: no_space() if op == "write" else None
         self.refused(ErrorCode.KAFKA_STORAGE_ERROR, self.mark, 7)
         self.assertTrue(self.log.producers.open_transaction(7, 0))
 
@@ -227,7 +232,8 @@ class StabilityTests(TransactionCase):
     @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=60), st.integers(0, 60))
     def test_by_definition(self, steps: list[tuple[int, bool]], committed: int) -> None:
         """It is the least of the high watermark and of what began and has no committed marker."""
-        transactions, began, ended = OpenTransactions(), {}, []
+        transactions, ended = OpenTransactions(), []
+        began: dict[int, int] = {}
         for offset, (pid, ends) in enumerate(steps):
             if ends and pid in began:
                 transactions.ended(pid, offset)
@@ -338,7 +344,7 @@ class AbortedIndexTests(TransactionCase):
         disk = self.log.disk
         assert isinstance(disk, MemoryDisk)
         full = lambda op, path: no_space() if op == "write" and "txnindex" in path else None  # noqa: E731
-        disk.faults = full  # type: ignore[assignment]
+        disk.faults = full
         now(self.log.durability.write_back_and_wait())
         self.assertEqual((self.log.flushed_end_offset, self.log.recovery_point), (2, 1))
         self.assertEqual(len(self.log.aborted_transactions(0, 2)), 1)
@@ -406,6 +412,18 @@ class DamageTests(SynchronousTestCase):
 
     def order_wrong(self) -> bytes:
         return struct.pack(">hqqqq", 0, 2, 5, 7, 8) + struct.pack(">hqqqq", 0, 1, 4, 6, 5)
+
+    def test_a_stop_without_space(self) -> None:
+        """A stop that cannot write an index is none that the next start believes beyond it."""
+        header = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+        self.log.append_as_leader(batch(**header), 0)  # type: ignore[arg-type]
+        self.log.append_marker(5, 0, Marker(ABORT, 0), 0, NOW_MS)
+        full = lambda op, path: no_space() if op == "write" and "txnindex" in path else None  # noqa: E731
+        self.disk.faults = full
+        now(self.manager.close())
+        self.disk.faults = lambda op, path: None
+        self.reopen()
+        self.assertEqual(list(self.log.aborted_transactions(12, 14)), [AbortedTransaction(5, 12, 13, 14)])
 
     def test_truncation(self) -> None:
         """What is cut off is forgotten, damaged or not; a marker that goes opens its transaction again."""
