@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
+from struct import Struct
 from typing import NamedTuple, Protocol
 
 from attrs import define, field, frozen
@@ -44,6 +45,10 @@ RETRY_MOST_SECONDS = 0.1
 ABORTABLE_VERSION = 11
 ADDING_VERSION = 12
 
+#: Where a batch's producer id is, with its epoch behind it.
+PRODUCER_AT = 43
+_read_producer = Struct(">qh").unpack_from
+
 _RETRIABLE = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
@@ -53,6 +58,13 @@ _RETRIABLE = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
+
+
+Leader = Callable[[TopicProduceData, int, int], "Replica | None"]
+"""
+Where a batch for a topic and a partition, in a request of some version, is to be written; None: not here, so that it is
+refused without waiting.
+"""
 
 
 class Participation(Protocol):
@@ -149,19 +161,26 @@ class Gate:
     _lowest: OrderedDict[_Key, int] = field(factory=OrderedDict, init=False)
     _log = Logger()
 
+    def is_open_to(self, message: ProduceRequest, version: int, leader: Leader) -> bool:
+        """Whether a request's only batch is of a transaction that is open where it goes, and nobody waits in line."""
+        topic = message.topic_data[0]
+        data = topic.partition_data[0]
+        if self._lines or data.records is None or not is_transactional(data.records):
+            return False
+        replica = leader(topic, data.index, version)
+        return replica is not None and replica.log.producers.open_transaction(
+            *_read_producer(data.records, PRODUCER_AT)
+        )
+
     @property
     def crowded(self) -> bool:
         """Whether so much waits that a connection had better send no more."""
         return self.waiting_bytes >= CROWDED_BYTES
 
-    def enter(
-        self, message: ProduceRequest, version: int, leader: Callable[[TopicProduceData, int, int], Replica | None]
-    ) -> Held:
+    def enter(self, message: ProduceRequest, version: int, leader: Leader) -> Held:
         """
         Look which batches of a Produce must wait.
 
-        :param leader: where a batch for a topic and partition, in a request of that version, is to be written; None:
-            not here, so that it is refused without waiting.
         :raise ApiError: INVALID_PRODUCER_ID_MAPPING: they are of several producers.
         """
         found: list[tuple[int, Replica, BatchHeader]] = []

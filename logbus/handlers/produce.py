@@ -24,7 +24,7 @@ from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.replicas import Replica, Replicas
 from logbus.errors import ApiError, ErrorCode, ProtocolError, StorageError
 from logbus.handlers.participation import Gate, Held, explained, is_transactional
-from logbus.handlers.refusals import Refusals, api_error, no_transactional_id
+from logbus.handlers.refusals import Refusals, api_error, no_transactional_id, timed_out
 from logbus.handlers.routing import Answer, serves
 from logbus.net.context import RequestContext
 from logbus.records.checksum import Buffer
@@ -105,7 +105,10 @@ class ProduceHandlers:
             and len(message.topic_data[0].partition_data) == 1
             and version >= FIRST
         )
-        if single and message.transactional_id is None:
+        if single and (
+            message.transactional_id is None
+            or (self.gate is not None and self.gate.is_open_to(message, version, self._leader))
+        ):
             return self._produce_one(context, message, version)
         problem, held = self._problem(message), NOTHING_HELD
         if problem is None and self.gate is not None and message.transactional_id is not None:
@@ -253,7 +256,7 @@ class ProduceHandlers:
             error: Any = failure.value
             return self.refusals.one(context.listener, name, data.index, api_error(error), version, topic_id)
 
-        durable.addTimeout(max(message.timeout_ms, 0) / 1000, self._clock, onTimeoutCancel=_timed_out)
+        durable.addTimeout(max(message.timeout_ms, 0) / 1000, self._clock, onTimeoutCancel=timed_out)
         return durable.addCallbacks(lambda _: answer, not_durable)
 
     def _problem(self, message: ProduceRequest) -> ApiError | None:
@@ -376,7 +379,7 @@ class ProduceHandlers:
                 durable.addTimeout(
                     max(0.0, deadline - self._clock.seconds()),
                     self._clock,
-                    onTimeoutCancel=_timed_out,
+                    onTimeoutCancel=timed_out,
                 )
                 try:
                     await durable
@@ -391,7 +394,3 @@ class ProduceHandlers:
             raise
         self.refusals.say_where_leaders_are(work.response, work.listener)
         return work.response
-
-
-def _timed_out(result: object, timeout: float) -> Any:
-    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the records were not durable after {timeout:g} s")

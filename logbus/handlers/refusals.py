@@ -4,6 +4,8 @@ What a producer is told of batches that were not written.
 
 from __future__ import annotations
 
+from typing import Any
+
 from attrs import frozen
 
 from logbus.errors import ApiError, ErrorCode, RecordsRefused, StorageError
@@ -72,3 +74,12 @@ def no_transactional_id() -> ApiError:
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         "a batch belongs to a transaction, but the request names no transactional id",
     )
+
+
+def timed_out(result: object, timeout: float) -> Any:
+    """
+    What happens when records are not durable in time, in seconds.
+
+    :raise ApiError: REQUEST_TIMED_OUT.
+    """
+    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the records were not durable after {timeout:g} s")

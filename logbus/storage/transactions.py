@@ -57,19 +57,23 @@ def aborted_in(log: Log, first_offset: int, data: FileSlice) -> Sequence[Aborted
     segments = log.segments
     for i in range(max(0, bisect_right(segments, first_offset, key=_BASE_OFFSET) - 1), len(segments)):
         if aborted_index(log, segments[i]).last_offset >= first_offset:
-            return aborted_transactions(log, first_offset, _end_of(log, data))
+            return aborted_transactions(log, first_offset, _end_of(log, first_offset, data))
     return ()
 
 
-def _end_of(log: Log, data: FileSlice) -> int:
+def _end_of(log: Log, first_offset: int, data: FileSlice) -> int:
     """The offset behind the last batch of what was read."""
-    header = read_header(data.narrow(0, min(data.length, HEADER_SIZE)).read())
-    segment = log.segments[max(0, bisect_right(log.segments, header.base_offset, key=_BASE_OFFSET) - 1)]
+    segments = log.segments
+    segment = segments[max(0, bisect_right(segments, first_offset, key=_BASE_OFFSET) - 1)]
+    if segment.log.get() is not data.file:
+        # What was asked for had been compacted away at the segment's end.
+        first = read_header(data.narrow(0, min(data.length, HEADER_SIZE)).read()).base_offset
+        segment = segments[max(0, bisect_right(segments, first, key=_BASE_OFFSET) - 1)]
     end = data.position + data.length
-    start = max(data.position, segment.offsets.floor_position(end - 1))
-    for _, last in segment.batches(start, end):
-        header = last
-    return header.next_offset
+    offset = first_offset
+    for _, header in segment.batches(max(data.position, segment.offsets.floor_position(end - 1)), end):
+        offset = header.next_offset
+    return offset
 
 
 def _search(log: Log, segment: Segment, first_offset: int, end_offset: int, found: list[AbortedTransaction]) -> bool:
