@@ -29,7 +29,7 @@ from logbus.storage.istorage import IDisk, Lane
 from logbus.storage.log import Log
 from logbus.storage.marking import marker_in
 from logbus.storage.reindexing import Reindexing, reindex
-from logbus.storage.restore import latest_snapshot, load_epochs, relearn_epochs
+from logbus.storage.restore import latest_snapshot, load_epochs, load_producers, relearn_epochs
 from logbus.storage.segment import Segment
 from logbus.storage.swap import settle
 
@@ -118,7 +118,8 @@ async def recover(log: Log, recovery_point: int, start_offset: int, progress: Pr
     # What was aborted in a segment can be told only by who knows the producers as of its start.
     known = min([recovery_point, *(segment.base_offset for segment in damaged)])
     log.producers = latest_snapshot(disk, log.directory, bases[0], max(known, bases[0]))
-    scan_from = min(recovery_point, log.producers.end_offset)
+    snapshot = log.producers.end_offset
+    scan_from = min(recovery_point, snapshot)
     # On disk they are complete up to the recovery point, while compaction may have removed what an epoch began with.
     log.epochs = load_epochs(disk, log.directory, max(start_offset, bases[0]), recovery_point)
     has_history = log.epochs.latest != NO_EPOCH
@@ -147,6 +148,11 @@ async def recover(log: Log, recovery_point: int, start_offset: int, progress: Pr
             break
         if i + 1 < len(segments):
             segment.seal()
+    # If the log lost what had been synced, markers and producers are known that are gone.
+    if end < recovery_point:
+        kept[-1].aborted.cut(end)
+    if end < snapshot:
+        log.producers = load_producers(disk, log.directory, kept, end)
     log.producers.end_offset = end
     await _save_aborted(log, [segment for segment in kept if segment in damaged])
     if not has_history and scan_from > bases[0]:
@@ -220,7 +226,6 @@ async def _cut(log: Log, scan: _Scan, behind: list[Segment], problem: str) -> No
     file = segment.log.get()
     file.truncate(scan.position)
     segment.size = scan.position
-    segment.aborted.cut(scan.end)
     for later in behind:
         torn += later.size
         for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX, names.SNAPSHOT):

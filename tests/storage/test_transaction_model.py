@@ -88,7 +88,8 @@ class Model:
 class TransactionMachine(RuleBasedStateMachine):
     """
     :ivar batches: what the log has, one offset each.
-    :ivar remembered: markers below this offset may be forgotten not to be committed: the log was opened with them.
+    :ivar reloaded: markers below this offset may count as committed: the log was opened with them.
+    :ivar synced: below this offset everything was flushed.
     """
 
     def __init__(self) -> None:
@@ -272,6 +273,8 @@ class TransactionMachine(RuleBasedStateMachine):
             for entry in log.producers
         }
         assert found == model.producers, (found, model.producers)
+        aborted = sorted(model.aborted, key=lambda entry: entry.first_offset)
+        assert list(log.aborted_transactions(0, len(self.batches))) == aborted
         stable = log.last_stable_offset(self.high_watermark)
         least, most = model.stable(self.high_watermark), model.stable(self.high_watermark, False)
         assert least <= stable <= most

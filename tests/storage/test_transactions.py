@@ -22,7 +22,7 @@ from logbus.storage.restore import load_producers
 from logbus.storage.settings import StorageSettings
 from logbus.storage.snapshots import decode_snapshot, encode_snapshot
 from logbus.storage.stability import OpenTransactions
-from logbus.testing.simulation.disk import MemoryDisk, no_space
+from logbus.testing.simulation.disk import Choice, MemoryDisk, no_space
 from tests.storage.builders import NOW_MS, PARTITION, a_log, a_manager, batch, data_of
 from tests.storage.test_log_model import now
 
@@ -362,14 +362,20 @@ class DamageTests(SynchronousTestCase):
         now(self.manager.open())
         self.log = now(self.manager.create(PARTITION))
         for round in range(3):
-            for pid in (1, 2):
-                data = batch(producer_id=pid, producer_epoch=0, base_sequence=round, transactional=True)
-                self.log.append_as_leader(data, 0)
-            for pid in (1, 2):
-                self.log.append_marker(pid, 0, Marker(ABORT, 0), 0, NOW_MS)
+            self.both_abort(round)
             self.log.roll()
         self.known = list(self.log.aborted_transactions(0, 12))
         self.assertEqual(len(self.known), 6)
+
+    def both_abort(self, sequence: int) -> int:
+        """Two transactions, aborted; how many bytes their records take."""
+        size = 0
+        for pid in (1, 2):
+            data = batch(producer_id=pid, producer_epoch=0, base_sequence=sequence, transactional=True)
+            size += self.log.append_as_leader(data, 0).size
+        for pid in (1, 2):
+            self.log.append_marker(pid, 0, Marker(ABORT, 0), 0, NOW_MS)
+        return size
 
     def reopen(self) -> None:
         self.manager = a_manager(self.disk, clock=Clock())
@@ -399,6 +405,8 @@ class DamageTests(SynchronousTestCase):
                 self.reopen()
                 self.assertEqual(list(self.log.aborted_transactions(0, 12)), self.known, data)
             self.assertTrue([e for e in logs if "rebuilt" in (e["log_format"] or "")])
+            self.lose_power()
+            self.assertEqual(list(self.log.aborted_transactions(0, 12)), self.known, data)
 
     def test_after_a_crash(self) -> None:
         """A start that recovers looks at all of them."""
@@ -409,6 +417,27 @@ class DamageTests(SynchronousTestCase):
             self.damage(4, data)
             self.reopen()
             self.assertEqual(list(self.log.aborted_transactions(0, 12)), self.known, data)
+            self.lose_power()
+            self.assertEqual(list(self.log.aborted_transactions(0, 12)), self.known, data)
+
+    def lose_power(self) -> None:
+        """Of what was not synced nothing is left: what was found again must have been."""
+        self.disk = self.disk.after_power_cut(Choice("lose"))
+        self.reopen()
+
+    def test_a_log_that_is_shorter(self) -> None:
+        """If the log itself lost what had been synced, what was aborted there is not known any more."""
+        size = self.both_abort(3)
+        now(self.log.durability.write_back_and_wait())
+        now(self.manager.directories[0].checkpoint_recovery_points())
+        self.disk = self.disk.after_kill()
+        self.disk.open(f"orders-0/{names.segment_file(12, names.LOG)}").truncate(size)
+        self.reopen()
+        self.assertEqual(self.log.log_end_offset, 14)
+        self.assertEqual(list(self.log.aborted_transactions(0, 16)), self.known)
+        self.log.append_as_leader(batch(), 0)
+        self.log.append_marker(1, 1, Marker(ABORT, 0), 0, NOW_MS)
+        self.assertEqual(list(self.log.aborted_transactions(14, 16)), [AbortedTransaction(1, 12, 15, 13)])
 
     def order_wrong(self) -> bytes:
         return struct.pack(">hqqqq", 0, 2, 5, 7, 8) + struct.pack(">hqqqq", 0, 1, 4, 6, 5)
