@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from attrs import evolve
 from twisted.internet.defer import Deferred, succeed
 
 from logbus.coordination.groups import OFFSETS_TOPIC
+from logbus.coordination.transactions.coordinator import TRANSACTIONS_TOPIC
 from logbus.coordination.transactions.participation import TransactionParticipation
 from logbus.coordination.transactions.writer import Ending
 from logbus.errors import ErrorCode
@@ -143,7 +145,8 @@ class VisibilityTests(TransactionCase):
     def test_it_is_durable_first(self) -> None:
         """A commit is answered once it is on the disk, as any other."""
         shard = self.server.broker.group_coordinator.shard_of("g")
-        shard.log.replica.log.configure(shard.log.replica.log.config.__class__(flush_before_ack=True))
+        log = shard.log.replica.log
+        log.configure(evolve(log.config, flush_before_ack=True))
         flushes: list[Deferred[None]] = []
 
         def flush(log: Log) -> Deferred[None]:
@@ -363,6 +366,19 @@ class AskingTests(TransactionCase):
         code = ErrorCode.CONCURRENT_TRANSACTIONS
         self.assertEqual((answer.topics[0].partitions[0].error_code, len(questions)), (code, 9))
         self.assertEqual(other.commit({T0: 1}, version=4), {T0: code})
+
+    def test_the_client_goes_away_meanwhile(self) -> None:
+        """Nobody is answered, and nothing is wrong with that."""
+        place = TopicPartition(TRANSACTIONS_TOPIC, self.server.broker.transactions.partition_of("x"))
+        log = self.server.broker.replicas.get(*place).log
+        log.configure(evolve(log.config, flush_before_ack=True))
+        self.patch(Log, "flush", lambda log: Deferred() if log.partition == place else succeed(None))
+        client = self.server.connect()
+        client.send(self.producer.request({T0: 1}), 5)
+        client.turn()
+        client.transport.loseConnection()
+        client.turn()
+        self.assertEqual((client.answers(), self.flushLoggedErrors()), ([], []))
 
     def test_the_transaction_ends_meanwhile(self) -> None:
         """The answer is worth nothing then: what was appended would be of no transaction, and never end."""

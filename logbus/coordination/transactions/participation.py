@@ -8,7 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Mapping
 
 from attrs import define, field
-from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.defer import CancelledError, Deferred, fail, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -107,6 +107,8 @@ class TransactionParticipation:
             await coordinator.add_partitions(question.transactional_id, question.producer, question.partitions, V2)
         except ApiError as e:
             return question.all(e.code)
+        except CancelledError:
+            raise  # Who asked is gone.
         except Exception:
             self._log.failure("a transaction cannot be asked about")
             return question.all(ErrorCode.UNKNOWN_SERVER_ERROR)
