@@ -6,16 +6,22 @@ what was aborted is seen by nobody.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from attrs import evolve
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.errors import StorageError
 from logbus.records.batch import Marker
+from logbus.storage.cleanable import Cleanable
+from logbus.storage.cleaning import Cleaning
 from logbus.storage.log import Log
 from logbus.storage.manager import LogManager
+from logbus.storage.pace import Pace
 from logbus.testing.simulation.disk import Choice, Crashed, MemoryDisk
+from logbus.timers import Timers
 from tests.storage.builders import NOW_MS, PARTITION, a_manager, batch
 from tests.storage.test_crashes import result
 from tests.storage.test_transaction_cleaning import (
@@ -225,3 +231,79 @@ class TransactionCrashTests(SynchronousTestCase):
                     self.check(story, again.after_power_cut(Choice("reorder", rng)), f"second crash at {step}")
                     if not again.crashed:
                         break
+
+
+class SwapTests(SynchronousTestCase):
+    """
+    A segment takes the place of two others, with an entry of an index of aborted transactions: that of the second.
+    """
+
+    def a_swap(self, disk: MemoryDisk) -> None:
+        manager = a_manager(disk, clock=Clock(), default_config=AT_ONCE)
+        result(manager.open())
+        log = result(manager.create(PARTITION))
+        log.append_as_leader(batch(keys=[b"1"]), 0)
+        self.aborted(log, 1)
+        log.append_as_leader(batch(keys=[b"1"]), 0)
+        log.roll()
+        log.append_as_leader(batch(keys=[b"2"]), 0)
+        log.append_as_leader(batch(keys=[b"3"]), 0)
+        self.aborted(log, 2)
+        log.roll()
+        result(log.durability.write_back_and_wait())
+        result(manager.directories[0].checkpoint_recovery_points())
+        self.first = disk.steps
+        size = TWO_KEYS.dedupe_buffer_size
+        cleaning = Cleaning(log, Cleanable(0, 8, 0, 1, False), Pace(Timers(Clock())), size, NOW_MS)
+        result(Deferred.fromCoroutine(cleaning.run()))
+        assert len(log.segments) == 2
+
+    def aborted(self, log: Log, pid: int) -> None:
+        log.append_as_leader(
+            batch(keys=[b"1"], producer_id=pid, producer_epoch=0, base_sequence=0, transactional=True), 0
+        )
+        log.append_marker(pid, 0, Marker(ABORT, 0), 0, NOW_MS)
+
+    def check(self, disk: MemoryDisk, what: str) -> None:
+        log = Story(disk).manager().get(PARTITION)
+        assert log is not None
+        # The transactions of the first segment are told of as long as its records are there.
+        first = [(1, 1, 2)] if log.segments[1].base_offset == 4 else []
+        told = [(entry.producer_id, entry.first_offset, entry.last_offset) for entry in log.aborted_transactions(0, 8)]
+        self.assertEqual(told, [*first, (2, 6, 7)], what)
+        self.assertIn([record.offset for record in read_committed(log)], ([0, 3, 4, 5], [3, 4, 5]), what)
+
+    def crashes(self) -> Iterator[tuple[int, MemoryDisk]]:
+        whole = MemoryDisk()
+        self.a_swap(whole)
+        for step in range(self.first, whole.steps + 1):
+            disk = MemoryDisk()
+            disk.crash_at = step
+            try:
+                self.a_swap(disk)
+            except Crashed:
+                self.assertTrue(disk.crashed)
+            yield step, disk
+
+    def test_power_cuts(self) -> None:
+        """Whatever of the names arrives, the index fits the segment that is there."""
+        for step, disk in self.crashes():
+            for seed in range(8):
+                self.check(disk.after_power_cut(Choice("reorder", random.Random(seed))), f"step {step}, seed {seed}")
+            self.check(disk.after_kill(), f"step {step}")
+
+    def test_starts_that_are_cut_short(self) -> None:
+        """A start that finishes the swap may stop anywhere, too."""
+        for step, disk in self.crashes():
+            for second in range(40):
+                again = disk.after_kill()
+                again.crash_at = second
+                try:
+                    Story(again).manager()
+                except (Crashed, StorageError):
+                    self.assertTrue(again.crashed)
+                for mode in ("keep", "lose", "reorder"):
+                    choice = Choice(mode, random.Random(second))
+                    self.check(again.after_power_cut(choice), f"steps {step} and {second}, {mode}")
+                if not again.crashed:
+                    break
