@@ -112,6 +112,7 @@ class KafkaServerProtocol(Protocol):
         self._aborted = False
         self._grown = 0
         self._later: IDelayedCall | None = None
+        self._leaving: IDelayedCall | None = None
         # Where the periodic sweep found this connection, and since when it is there.
         self._mark = (0, 0)
         self._still_since = self._whole_since = listener.clock.seconds()
@@ -165,6 +166,9 @@ class KafkaServerProtocol(Protocol):
         if self._later is not None:
             self._later.cancel()
             self._later = None
+        if self._leaving is not None:
+            self._leaving.cancel()
+            self._leaving = None
         for entry in self._pending.clear():
             request = entry.request
             if entry.deferred is not None and (request.api_key != PRODUCE or request.held):
@@ -352,7 +356,11 @@ class KafkaServerProtocol(Protocol):
         for ready in self._pending.settle(entry, parts):
             self._out += ready
         if self._out and not self._serving:
-            self._flush()
+            if entry.request.held and self._pending:
+                # Those who waited in line with it are answered in the same turn, most likely: they leave together.
+                self._flush_later()
+            else:
+                self._flush()
         # The one who gave the answer may be in the middle of something: whatever comes next has a turn of its own.
         if entry is self._blocker:
             self._blocker = None
@@ -376,6 +384,15 @@ class KafkaServerProtocol(Protocol):
         if carrier.unsent > self._limits.max_unsent and not self._stops & _UNSENT:
             self._stops |= _UNSENT
             self._throttle()
+
+    def _flush_later(self) -> None:
+        if self._leaving is None:
+            self._leaving = self._listener.clock.callLater(0, self._leave)
+
+    def _leave(self) -> None:
+        self._leaving = None
+        if self._out and not self._serving:
+            self._flush()
 
     def _finish_if_ended(self) -> None:
         """Close if nothing more is to come from the peer and nothing is left to be done for it."""

@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import ErrorCode
 from logbus.handlers import active_producers
+from logbus.model import LeaderAndIsr
 from logbus.records.batch import ControlType, Marker
 from logbus.records.header import iter_batches
 from logbus.wire.messages.records import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -86,6 +87,32 @@ class Fetching(CommittedCase):
         ends = [header.next_offset for _, header in iter_batches(content(answer))]
         self.assertTrue(1 < len(ends) < 20)
         self.assertEqual(aborted(answer), [(n, 2 * n) for n in range(20) if 2 * n < ends[-1]])
+
+    def test_from_a_follower(self) -> None:
+        """A follower that serves consumers knows of transactions what is in its log (KIP-392)."""
+        self.write(b"a")
+        self.end(False)
+        self.write(b"b", sequence=1)
+        replica = self.server.broker.replicas.get("t", 0)
+        replica.take(LeaderAndIsr(leader=9, leader_epoch=replica.partition.leader_epoch + 1, isr=(0, 9)))
+        for version in (11, 12, 18):
+            answer = self.fetch(version=version)
+            self.assertEqual((answer.error_code, answer.high_watermark, answer.last_stable_offset), (0, 3, 2))
+            self.assertEqual(aborted(answer), [(7, 0)])
+            self.assertEqual([h.base_offset for _, h in iter_batches(content(answer))], [0, 1])
+        self.assertEqual(self.fetch(version=10).error_code, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def test_in_a_session(self) -> None:
+        """In a fetch session, too, aborted transactions come with their records, and only then."""
+        self.write(b"a")
+        opened = self.client.ask(fetch_request([("t", 0, 0)], session_epoch=0, isolation_level=1), 12)
+        self.assertEqual(opened.responses[0].partitions[0].last_stable_offset, 0)
+        self.end(False)
+        again = fetch_request([], session_id=opened.session_id, session_epoch=1, isolation_level=1)
+        (answer,) = self.client.ask(again, 12).responses[0].partitions
+        self.assertEqual((aborted(answer), answer.last_stable_offset), ([(7, 0)], 2))
+        again = fetch_request([("t", 0, 2)], session_id=opened.session_id, session_epoch=2, isolation_level=1)
+        self.assertEqual(self.client.ask(again, 12).responses, [])
 
     def test_errors_have_none(self) -> None:
         """An error comes without a list."""

@@ -241,6 +241,25 @@ class InLine(ParticipationCase):
         self.coordinator.answer()
         self.assertEqual(self.results(), [(0, n) for n in range(5)])
 
+    def test_answered_together(self) -> None:
+        """What was written in one go is answered by one write, or at the end of the turn if others still wait."""
+        carrier = self.client.protocol._carrier
+        sent: list[Any] = []
+        send = carrier.send
+        self.patch(carrier, "send", lambda parts: (sent.append(parts), send(parts)))
+        self.send(*[transactional(b"%d" % n, sequence=n) for n in range(5)])
+        self.coordinator.answer()
+        self.assertEqual((len(sent), len(self.results())), (1, 5))
+        self.marker()
+        self.send(*[transactional(b"%d" % n, epoch=1, sequence=n) for n in range(3)])
+        self.send(transactional(b"a", producer_id=8), partition=1)
+        self.coordinator.answer()
+        self.assertEqual((len(sent), self.results()), (1, []))
+        self.client.turn()
+        self.assertEqual((len(sent), len(self.results())), (2, 3))
+        self.coordinator.answer()
+        self.assertEqual((len(sent), len(self.results())), (3, 1))
+
     def test_others_go_on(self) -> None:
         """Other producers, and other partitions of the same, are not held up."""
         self.send(transactional(b"a", producer_id=8), partition=1)
@@ -264,6 +283,7 @@ class InLine(ParticipationCase):
         self.client.send(in_transaction((0, transactional(b"b", sequence=1)), (1, transactional(b"c"))), 12)
         self.send(transactional(b"d", sequence=2))
         self.coordinator.answer()
+        self.client.turn()
         self.assertEqual((self.end(0), self.end(1), self.results()), (3, 0, [(0, 0)]))
         self.coordinator.answer()
         self.assertEqual(self.results(), [(0, 1), (0, 0), (0, 2)])
