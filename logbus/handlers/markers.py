@@ -9,7 +9,8 @@ from __future__ import annotations
 from attrs import define
 from twisted.internet.defer import gatherResults
 
-from logbus.coordination.transactions.writer import Ending, MarkerWriter, Outcomes
+from logbus.coordination.transactions.ending import Ending
+from logbus.coordination.transactions.writer import MarkerWriter, Outcomes
 from logbus.handlers.cluster import shielded
 from logbus.handlers.routing import serves, task
 from logbus.model import TopicPartition

@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred, succeed
 from logbus.coordination.groups import OFFSETS_TOPIC
 from logbus.coordination.transactions.coordinator import TRANSACTIONS_TOPIC
 from logbus.coordination.transactions.participation import TransactionParticipation
-from logbus.coordination.transactions.writer import Ending
+from logbus.coordination.transactions.ending import Ending
 from logbus.errors import ErrorCode
 from logbus.handlers.transaction_offsets import told
 from logbus.model import TopicPartition

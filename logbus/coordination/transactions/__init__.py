@@ -5,12 +5,17 @@ Transactions: several partitions, and a group's offsets, change together or not 
 :mod:`~logbus.coordination.transactions.transaction`      what is known of one transactional id (pure)
 :mod:`~logbus.coordination.transactions.states`           its states, and the moves between them: a table (pure)
 :mod:`~logbus.coordination.transactions.machine`          what becomes of it, whatever is asked (pure)
+:mod:`~logbus.coordination.transactions.beginning`        of that, what a new producer and time do (pure)
+:mod:`~logbus.coordination.transactions.step`             what a decision comes to (pure)
 :mod:`~logbus.coordination.transactions.records`          both as records of ``__transaction_state`` (pure)
 :mod:`~logbus.coordination.transactions.views`            what is to be seen of many of them (pure)
 :mod:`~logbus.coordination.transactions.shard`            one partition with its ids: what is durable holds
 :mod:`~logbus.coordination.transactions.loading`          how a partition comes back after a start
 :mod:`~logbus.coordination.transactions.coordinator`      ids by partition, leadership, what producers ask
+:mod:`~logbus.coordination.transactions.limits`           how much a broker coordinates
 :mod:`~logbus.coordination.transactions.markers`          the end of a transaction on its way to all partitions
+:mod:`~logbus.coordination.transactions.ending`           what a marker says (pure)
+:mod:`~logbus.coordination.transactions.spelling`         the same in the words of WriteTxnMarkers (pure)
 :mod:`~logbus.coordination.transactions.writer`           the same where it arrives
 :mod:`~logbus.coordination.transactions.expiry`           transactions that take too long, ids that nobody uses
 :mod:`~logbus.coordination.transactions.participation`    the coordinator, asked by leaders of partitions

@@ -21,10 +21,10 @@ from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.producerids import ProducerIds
 from logbus.cluster.replicas import Replicas
 from logbus.config import ConfigView, keys
-from logbus.config.key import Key
 from logbus.coordination.placement import partition_for
 from logbus.coordination.statelog import StateLog
 from logbus.coordination.transactions import machine
+from logbus.coordination.transactions.limits import Limits
 from logbus.coordination.transactions.loading import TransactionMetrics, load
 from logbus.coordination.transactions.machine import ProducerIdNeeded, Step
 from logbus.coordination.transactions.markers import MarkerSender
@@ -36,9 +36,6 @@ from logbus.model import TopicPartition
 from logbus.records.compression import Codec
 
 TRANSACTIONS_TOPIC = "__transaction_state"
-
-COMPLAINT_SECONDS = 60.0
-"""How often the log says that there is too much of something."""
 
 PATIENCE_SECONDS = 0.1
 """How long partitions that want to take part wait for what is written of the same transaction."""
@@ -71,8 +68,12 @@ class TransactionCoordinator:
     shards: dict[int, TransactionShard] = field(factory=dict, init=False)
     metrics: TransactionMetrics = field(factory=TransactionMetrics, init=False)
     _stopped: bool = field(default=False, init=False)
-    _complain_at: float = field(default=0.0, init=False)
+    _limits: Limits = field(init=False)
     _log = Logger()
+
+    @_limits.default
+    def _as_configured(self) -> Limits:
+        return Limits(self.config, self.clock)
 
     # Looking up.
 
@@ -162,7 +163,7 @@ class TransactionCoordinator:
 
         def decide(now: Transaction | None, fresh_id: int | None) -> Step:
             if now is None:
-                self._check_room()
+                self._limits.check_ids(self.shards.values())
             return machine.initialized(now, transactional_id, timeout_ms, expected, fresh_id, self.wall_ms())
 
         return (await self._carry_out(transactional_id, decide)).producer
@@ -194,7 +195,7 @@ class TransactionCoordinator:
             most = self.config.get(keys.TRANSACTION_MAX_PARTITIONS)
             step = machine.added(now, producer, partitions, client_version, most, self.wall_ms())
             if step.written:
-                self._check_open(len(partitions))
+                self._limits.check_partitions(self.shards.values(), len(partitions))
             return step
 
         if client_version >= V2:
@@ -279,35 +280,6 @@ class TransactionCoordinator:
             if entry.pending is None and (entry.current is None or entry.current.state not in machine.ENDING):
                 return
             await entry.settled().addTimeout(left, self.clock, onTimeoutCancel=lambda result, seconds: None)
-
-    def _check_room(self) -> None:
-        """
-        Refuse one more transactional id: names cost nothing, and a client could think of any number of them.
-
-        :raise ApiError: COORDINATOR_NOT_AVAILABLE: there are as many as there may be; others may go.
-        """
-        count = sum(len(shard.entries) for shard in self.shards.values())
-        self._check(count, keys.TRANSACTIONAL_ID_MAX_COUNT, "transactional ids")
-
-    def _check_open(self, more: int) -> None:
-        """
-        Refuse partitions beyond what all transactions together may have.
-
-        :raise ApiError: COORDINATOR_NOT_AVAILABLE: some end, others may begin.
-        """
-        count = sum(shard.partitions for shard in self.shards.values())
-        self._check(count + more - 1, keys.TRANSACTION_MAX_OPEN_PARTITIONS, "partitions in open transactions")
-
-    def _check(self, count: int, key: Key[int], what: str) -> None:
-        most = self.config.get(key)
-        if count < most:
-            return
-        sentence = f"there are {count} {what}, and {key.name} is {most}"
-        now = self.clock.seconds()
-        if now >= self._complain_at:
-            self._complain_at = now + COMPLAINT_SECONDS
-            self._log.warn("requests are refused: {why}", why=sentence)
-        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, sentence)
 
     def _holds(self, shard: TransactionShard, transaction: Transaction) -> None:
         """A state is durable: what follows from it?"""

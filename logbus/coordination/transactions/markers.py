@@ -19,19 +19,16 @@ from twisted.python.failure import Failure
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.peers import Peers
 from logbus.coordination.news import named
+from logbus.coordination.transactions.ending import Ending
 from logbus.coordination.transactions.machine import completed
 from logbus.coordination.transactions.shard import TransactionShard
+from logbus.coordination.transactions.spelling import outcomes_in, spelled
 from logbus.coordination.transactions.transaction import Transaction
-from logbus.coordination.transactions.writer import Ending, MarkerWriter, grouped
+from logbus.coordination.transactions.writer import MarkerWriter
 from logbus.errors import ApiError, ErrorCode, error_of
 from logbus.model import TopicPartition
 from logbus.timers import Timer, Timers
-from logbus.wire.messages.transactions import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
+from logbus.wire.messages.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 MARKERS = "markers"
 WAYS = 4
@@ -201,7 +198,7 @@ class MarkerSender:
                 self._send(broker_id, way, list(batch.values()))
 
     def _send(self, broker_id: int, way: int, batch: Batch) -> None:
-        request = WriteTxnMarkersRequest(markers=[_marker(delivery.ending, some) for delivery, some in batch])
+        request = WriteTxnMarkersRequest(markers=[spelled(delivery.ending, some) for delivery, some in batch])
         try:
             asked = self.peers.request(self.peers.broker(broker_id), request, f"{MARKERS}-{way}")
         except ApiError as e:
@@ -212,7 +209,7 @@ class MarkerSender:
         self._busy[broker_id].discard(way)
         # What is not in the answer is as good as not answered.
         problem = self._problem(result, broker_id) if isinstance(result, Failure) else ErrorCode.NETWORK_EXCEPTION
-        found = {} if isinstance(result, Failure) else _outcomes(result)
+        found = {} if isinstance(result, Failure) else outcomes_in(result)
         for delivery, some in batch:
             outcomes = {}
             for partition in some:
@@ -290,27 +287,3 @@ class MarkerSender:
 
     def _failed(self, failure: Failure) -> None:
         self._log.failure("markers cannot be sent", failure)
-
-
-def _marker(ending: Ending, partitions: Collection[TopicPartition]) -> WritableTxnMarker:
-    return WritableTxnMarker(
-        producer_id=ending.producer_id,
-        producer_epoch=ending.producer_epoch,
-        transaction_result=ending.committed,
-        topics=[
-            WritableTxnMarkerTopic(name=topic, partition_indexes=list(numbers))
-            for topic, numbers in grouped(partitions).items()
-        ],
-        coordinator_epoch=ending.coordinator_epoch,
-        transaction_version=ending.version,
-    )
-
-
-def _outcomes(response: WriteTxnMarkersResponse) -> dict[tuple[int, str, int], int]:
-    """Error codes by producer id, topic and partition."""
-    return {
-        (marker.producer_id, topic.name, partition.partition_index): partition.error_code
-        for marker in response.markers
-        for topic in marker.topics
-        for partition in topic.partitions
-    }

@@ -15,8 +15,8 @@ from twisted.python.failure import Failure
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.peers import Peers
 from logbus.coordination.transactions.coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
+from logbus.coordination.transactions.spelling import grouped
 from logbus.coordination.transactions.transaction import V2, ProducerIdAndEpoch
-from logbus.coordination.transactions.writer import grouped
 from logbus.errors import ApiError, ErrorCode, error_of
 from logbus.model import TopicPartition
 from logbus.wire.messages.transactions import (

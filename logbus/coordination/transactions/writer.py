@@ -4,17 +4,16 @@ Markers in the partitions that this broker leads: written, and told once they la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 
-from attrs import define, frozen
+from attrs import define
 from twisted.internet.defer import Deferred, gatherResults, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.cluster.replicas import Replica, Replicas
-from logbus.coordination.transactions.states import TransactionState
-from logbus.coordination.transactions.transaction import Transaction
+from logbus.coordination.transactions.ending import Ending
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import TopicPartition
 from logbus.records.control import ControlType, Marker
@@ -23,35 +22,6 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 Completed = Callable[[int, int, bool, int], object]
 """See :meth:`.GroupCoordinator.transaction_completed`."""
-
-
-@frozen
-class Ending:
-    """
-    How a producer's transaction ended.
-
-    :ivar producer_epoch: what the markers carry: whatever of the producer has an older one is refused from then on.
-    :ivar coordinator_epoch: the leader epoch of the partition of ``__transaction_state``.
-    :ivar version: how the client works, V1 or V2.
-    """
-
-    producer_id: int
-    producer_epoch: int
-    committed: bool
-    coordinator_epoch: int
-    version: int = 0
-
-    @classmethod
-    def of(cls, transaction: Transaction, coordinator_epoch: int) -> Ending:
-        """The one that was decided."""
-        committed = transaction.state is TransactionState.PREPARE_COMMIT
-        return cls(
-            transaction.producer_id,
-            transaction.producer_epoch,
-            committed,
-            coordinator_epoch,
-            transaction.client_version,
-        )
 
 
 Outcomes = Mapping[TopicPartition, ErrorCode]
@@ -126,11 +96,3 @@ def _code_of(error: BaseException | None) -> ErrorCode:
     if isinstance(error, ApiError):
         return error.code
     return ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, StorageError) else ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-def grouped(partitions: Collection[TopicPartition]) -> dict[str, Sequence[int]]:
-    """Partitions by topic."""
-    found: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        found.setdefault(topic, []).append(partition)
-    return dict(found)

@@ -13,11 +13,11 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.metadata import BrokerImage, ClusterMetadata, PartitionImage
 from logbus.coordination.transactions.coordinator import TRANSACTIONS_TOPIC
+from logbus.coordination.transactions.ending import Ending
 from logbus.coordination.transactions.markers import FIRST_PAUSE, LONGEST_PAUSE, MOST_A_REQUEST, WAYS, MarkerSender
 from logbus.coordination.transactions.shard import Entry
 from logbus.coordination.transactions.states import TransactionState
 from logbus.coordination.transactions.transaction import Transaction
-from logbus.coordination.transactions.writer import Ending
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import LeaderAndIsr, TopicPartition
 from logbus.timers import Timers

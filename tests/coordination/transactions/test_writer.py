@@ -9,7 +9,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.coordination.transactions.writer import Ending, MarkerWriter
+from logbus.coordination.transactions.ending import Ending
+from logbus.coordination.transactions.writer import MarkerWriter
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import TopicPartition
 from logbus.records.control import ControlType, Marker

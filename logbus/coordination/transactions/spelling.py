@@ -1,0 +1,44 @@
+"""
+Markers in the words of WriteTxnMarkers. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from logbus.coordination.transactions.ending import Ending
+from logbus.model import TopicPartition
+from logbus.wire.messages.transactions import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersResponse
+
+
+def grouped(partitions: Collection[TopicPartition]) -> dict[str, Sequence[int]]:
+    """Partitions by topic."""
+    found: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        found.setdefault(topic, []).append(partition)
+    return dict(found)
+
+
+def spelled(ending: Ending, partitions: Collection[TopicPartition]) -> WritableTxnMarker:
+    """The end of one transaction, for some partitions."""
+    return WritableTxnMarker(
+        producer_id=ending.producer_id,
+        producer_epoch=ending.producer_epoch,
+        transaction_result=ending.committed,
+        topics=[
+            WritableTxnMarkerTopic(name=topic, partition_indexes=list(numbers))
+            for topic, numbers in grouped(partitions).items()
+        ],
+        coordinator_epoch=ending.coordinator_epoch,
+        transaction_version=ending.version,
+    )
+
+
+def outcomes_in(response: WriteTxnMarkersResponse) -> dict[tuple[int, str, int], int]:
+    """Error codes by producer id, topic and partition."""
+    return {
+        (marker.producer_id, topic.name, partition.partition_index): partition.error_code
+        for marker in response.markers
+        for topic in marker.topics
+        for partition in topic.partitions
+    }
