@@ -288,13 +288,15 @@ class SwapTests(SynchronousTestCase):
     def test_power_cuts(self) -> None:
         """Whatever of the names arrives, the index fits the segment that is there."""
         for step, disk in self.crashes():
-            for seed in range(8):
+            for seed in range(24 if step > self.first + 12 else 4):
                 self.check(disk.after_power_cut(Choice("reorder", random.Random(seed))), f"step {step}, seed {seed}")
             self.check(disk.after_kill(), f"step {step}")
 
     def test_starts_that_are_cut_short(self) -> None:
         """A start that finishes the swap may stop anywhere, too."""
         for step, disk in self.crashes():
+            if not any(name.endswith(".swap") for name in disk.names("orders-0")):
+                continue
             for second in range(40):
                 again = disk.after_kill()
                 again.crash_at = second
@@ -302,8 +304,9 @@ class SwapTests(SynchronousTestCase):
                     Story(again).manager()
                 except (Crashed, StorageError):
                     self.assertTrue(again.crashed)
-                for mode in ("keep", "lose", "reorder"):
-                    choice = Choice(mode, random.Random(second))
-                    self.check(again.after_power_cut(choice), f"steps {step} and {second}, {mode}")
+                self.check(again.after_kill(), f"steps {step} and {second}")
+                for seed in range(8):
+                    choice = Choice("reorder", random.Random(seed))
+                    self.check(again.after_power_cut(choice), f"steps {step} and {second}, seed {seed}")
                 if not again.crashed:
                     break
