@@ -5,8 +5,10 @@ What replication costs: three brokers and one ZooKeeper on this machine, beside 
 
 ``bytes``
     1 KB records in full batches to one partition: MB/s, and CPU of the leader and of each follower by GB, with three
-    replicas and acks=all, beside one replica with acks=1 on a broker of its own, by turns.  Of rates the median of the
-    rounds counts, of CPU the least: what else the machine does only adds to it.
+    replicas and acks=all, beside one replica with acks=1 on a broker of its own, by turns, and beside the same bytes
+    moved by nothing but system calls (``benchmarks/replication_floor.py``).  Of rates the median of the rounds counts,
+    of CPU the least: what else the machine does only adds to it.  ``--in-flight`` requests are sent ahead, by default
+    as many as producers send by default.
 ``latency``
     One small record at a time: acks=1, acks=all without and with syncs.
 ``failover``
@@ -45,6 +47,8 @@ from benchmarks.compare.memory import touch
 from benchmarks.compare.native import Programs, build
 from benchmarks.compare.procstat import cost
 from benchmarks.compare.rounds import settle
+from benchmarks.replication_floor import PIECE
+from benchmarks.replication_floor import measure as floor
 from logbus.testing.process import BrokerProcess
 from logbus.testing.zookeeper import ZooKeeper
 
@@ -55,6 +59,8 @@ A_REQUEST = 250
 """Partitions that are made by one request."""
 MAX_BYTES = 700e6
 ROUNDS = 3
+IN_FLIGHT = 5
+FLOOR_PIECES = 300
 IDLE_SECONDS = 30.0
 
 
@@ -134,10 +140,12 @@ def run(load: Load, to: Member, seconds: float, max_bytes: float = MAX_BYTES) ->
     return result
 
 
-def bytes_part(directory: Path, programs: Programs, seconds: float, rounds: int = ROUNDS) -> Iterator[tuple[str, str]]:
+def bytes_part(
+    directory: Path, programs: Programs, seconds: float, rounds: int = ROUNDS, in_flight: int = IN_FLIGHT
+) -> Iterator[tuple[str, str]]:
     """CPU by GB of leader and followers, and throughput, by turns with a single broker's."""
-    alone_cell = Cell("alone", "produce", 1000, batch=FULL, depth=2)
-    three_cell = Cell("three", "produce", 1000, batch=FULL, depth=2, acks=-1)
+    alone_cell = Cell("alone", "produce", 1000, batch=FULL, depth=in_flight)
+    three_cell = Cell("three", "produce", 1000, batch=FULL, depth=in_flight, acks=-1)
     with cluster(directory / "three") as three, cluster(directory / "one", 1) as one:
         one.create("alone", [[0]])
         three.create("three", [[0, 1, 2]], min_insync_replicas="2")
@@ -168,6 +176,12 @@ def bytes_part(directory: Path, programs: Programs, seconds: float, rounds: int 
             note("three, MB/s", result["bytes_out"] / result["seconds"] / 1e6)
             note("leader, s/GB", spent[0] / gigabytes)
             note("follower, s/GB", max(spent[1:]) / gigabytes)
+            settle()
+            touch(directory, int(4 * 1.3 * FLOOR_PIECES * PIECE))
+            bare, replicated_bare = (floor(directory, followers, FLOOR_PIECES, in_flight) for followers in (0, 2))
+            note("floor alone, s/GB", bare.leader)
+            note("floor, leader, s/GB", replicated_bare.leader)
+            note("floor, follower, s/GB", replicated_bare.follower)
         middle = {
             name: statistics.median(values) if "MB/s" in name else min(values) for name, values in figures.items()
         }
@@ -181,6 +195,11 @@ def bytes_part(directory: Path, programs: Programs, seconds: float, rounds: int 
             "ratio, and what the leader pays more",
             f"{middle['three, MB/s'] / middle['alone, MB/s']:.2f}x, "
             f"{middle['leader, s/GB'] - middle['alone, s/GB']:+.2f} s CPU/GB",
+        )
+        more = middle["floor, leader, s/GB"] - middle["floor alone, s/GB"]
+        yield (
+            "system calls alone, leader more, follower",
+            f"{more:+.2f}, {middle['floor, follower, s/GB']:.2f} s CPU/GB",
         )
 
 
@@ -342,8 +361,9 @@ def main() -> None:
     parser.add_argument("--parts", default=",".join(PARTS), help="which, with commas between")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of a round")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of the part bytes")
+    parser.add_argument("--in-flight", type=int, default=IN_FLIGHT, help="requests sent ahead, in the part bytes")
     options = parser.parse_args()
-    parts = {**PARTS, "bytes": partial(bytes_part, rounds=options.rounds)}
+    parts = {**PARTS, "bytes": partial(bytes_part, rounds=options.rounds, in_flight=options.in_flight)}
     wanted = options.parts.split(",")
     for part in wanted:
         if part not in PARTS:

@@ -40,8 +40,8 @@ _KEEP = 1 << 20
 _KEEP_LENT = 1 << 24
 """Bytes of memory to keep from one answer to the next."""
 
-_AT_ONCE = 1 << 19
-"""Of a large answer we are woken for so many bytes, not for each segment of it."""
+_AT_ONCE = 1 << 20
+"""Of a large answer we are woken for so many bytes, not for each segment of it: for what is received at once."""
 
 
 class Disconnected(LogbusError):

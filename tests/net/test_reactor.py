@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 from typing import Any
 
+from twisted.internet.endpoints import TCP4ClientEndpoint
+from twisted.internet.error import ConnectionRefusedError
 from twisted.internet.protocol import Factory, Protocol
 
 from tests.net.fakes import metadata
@@ -81,3 +83,32 @@ class BrokerReactorTests(RealCase):
         with socket.create_connection(("127.0.0.1", port.getHost().port)) as peer:
             peer.send(b"hello")
             self.loop.until(lambda: received == [b"hello"])
+
+    def test_clients(self) -> None:
+        """
+        A bug in what one of our own connections received is logged and ends it; a connection that is refused fails.
+        """
+        ended: list[object] = []
+        results: list[Any] = []
+
+        class Broken(Protocol):
+            def dataReceived(self, data: bytes) -> None:
+                raise RuntimeError("a bug")
+
+            def connectionLost(self, reason: object = None) -> None:
+                ended.append(reason)
+
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            connecting = TCP4ClientEndpoint(self.loop.reactor, "127.0.0.1", port).connect(Factory.forProtocol(Broken))
+            self.loop.until(lambda: connecting.called)
+            peer, _ = server.accept()
+            with peer:
+                peer.send(b"hello")
+                self.loop.until(lambda: ended)
+        self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
+        TCP4ClientEndpoint(self.loop.reactor, "127.0.0.1", port).connect(Factory.forProtocol(Broken)).addErrback(
+            results.append
+        )
+        self.loop.until(lambda: results)
+        results[0].trap(ConnectionRefusedError)
