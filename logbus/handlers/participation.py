@@ -26,7 +26,15 @@ from logbus.cluster.replica import Replica
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.records.checksum import Buffer
-from logbus.records.header import ATTRIBUTES_AT, HEADER_SIZE, TRANSACTIONAL_BIT, BatchHeader, read_header
+from logbus.records.header import (
+    ATTRIBUTES_AT,
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_AT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    read_header,
+)
 from logbus.wire.messages.records import ProduceRequest, TopicProduceData
 
 MOST_BYTES = 64 << 20
@@ -326,7 +334,12 @@ class Gate:
 
 def is_transactional(records: Buffer | None) -> bool:
     """Whether a batch, of which nothing was checked yet, says that it belongs to a transaction."""
-    return records is not None and len(records) >= HEADER_SIZE and records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT != 0
+    return (
+        records is not None
+        and len(records) >= HEADER_SIZE
+        and records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT != 0
+        and records[MAGIC_AT] == MAGIC
+    )
 
 
 def explained(error: ApiError, version: int) -> ApiError:

@@ -206,7 +206,11 @@ class Records(SynchronousTestCase):
             ("control", self.patched(21, ">h", 0x20), record),
             ("reserved bits", self.patched(21, ">h", 0x4000), record),
             ("delete horizon", self.patched(21, ">h", 0x40), record),
-            ("transactional without producer", self.patched(21, ">h", 0x10), record),
+            (
+                "transactional in a request that is not",
+                self.patched(21, ">h", 0x10),
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            ),
             ("log append time", self.patched(21, ">h", 0x08), ErrorCode.INVALID_TIMESTAMP),
             ("timestamp -2^63", self.patched(27, ">q", -(2**63)), ErrorCode.INVALID_TIMESTAMP),
             ("timestamp 2^63-1", self.patched(35, ">q", 2**63 - 1), ErrorCode.INVALID_TIMESTAMP),
