@@ -25,6 +25,13 @@ from logbus.wire.messages.groups import (
     SyncGroupRequestAssignment,
 )
 from logbus.wire.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from logbus.wire.messages.transactions import (
+    EndTxnRequest,
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from tests.handlers.kit import Client
 
 PARTITIONS = 4
@@ -45,6 +52,11 @@ LOST_PLACE = {
     ErrorCode.GROUP_ID_NOT_FOUND,
 }
 """The group has moved on: what was asked was not done."""
+
+BUSY = UNKNOWN | {ErrorCode.CONCURRENT_TRANSACTIONS}
+
+OVER = {ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED}
+"""The transaction was aborted: it took too long."""
 
 
 @define(eq=False)
@@ -168,6 +180,98 @@ class Actor:
             topics=[OffsetCommitRequestTopic(name="t", partitions=[asked])],
         )
         self.ask(message, 9, heard)
+
+
+@define(eq=False)
+class TransactionalActor(Actor):
+    """
+    A producer that commits the same offset for two partitions in each transaction.
+
+    :ivar producer: its id and epoch; None: it has to get one, and what it had begun is aborted by that.
+    :ivar number: the last offset that it sent.
+    :ivar decision: how its transaction is to end, once it has committed an offset in it; None: it has none open.
+    """
+
+    producer: tuple[int, int] | None = None
+    number: int = 0
+    decision: bool | None = None
+    _answered: bool = field(default=True, init=False)
+
+    def ask(self, message: Any, version: int, heard: Callable[[Any], None]) -> None:
+        def answered(answer: Any) -> None:
+            self._answered = True
+            heard(answer)
+
+        self._answered = False
+        super().ask(message, version, answered)
+
+    def act(self) -> None:
+        if not self._answered:
+            # Nobody knows what became of it: begin anew, under the same name.
+            self.producer = self.decision = None
+        if self.producer is None:
+            asked = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=30_000)
+            self.ask(asked, 4, self._has_begun)
+        elif self.decision is None:
+            self.number += 1
+            partitions = [
+                TxnOffsetCommitRequestPartition(partition_index=n, committed_offset=self.number, committed_metadata="")
+                for n in (0, 1)
+            ]
+            message = TxnOffsetCommitRequest(
+                transactional_id="x",
+                group_id=self.group_id,
+                producer_id=self.producer[0],
+                producer_epoch=self.producer[1],
+                topics=[TxnOffsetCommitRequestTopic(name="t", partitions=partitions)],
+            )
+            self.ask(message, 5, self._has_committed)
+        else:
+            if self.decision:
+                self._note(self.promises.asked)
+            producer_id, epoch = self.producer
+            ending = EndTxnRequest(
+                transactional_id="x", producer_id=producer_id, producer_epoch=epoch, committed=self.decision
+            )
+            self.ask(ending, 5, self._has_ended)
+
+    def _has_begun(self, answer: Any) -> None:
+        if answer.error_code == ErrorCode.NONE:
+            self.producer = (answer.producer_id, answer.producer_epoch)
+            if self.promises.asked.get((self.group_id, 0), 0) < self.number:
+                self._refused()
+        else:
+            assert answer.error_code in BUSY, answer
+
+    def _has_committed(self, answer: Any) -> None:
+        codes = {one.error_code for one in answer.topics[0].partitions}
+        if codes == {ErrorCode.NONE}:
+            self.decision = self.rng.random() < 0.7
+        else:
+            assert codes <= BUSY, answer
+
+    def _has_ended(self, answer: Any) -> None:
+        if answer.error_code == ErrorCode.NONE:
+            if self.decision:
+                self._note(self.promises.acknowledged)
+                self.promises.count("transactions")
+            else:
+                self._refused()
+                self.promises.count("aborted transactions")
+            self.producer, self.decision = (answer.producer_id, answer.producer_epoch), None
+        elif answer.error_code in BUSY:
+            pass  # The same is asked again.
+        else:
+            # It took too long, and was aborted.
+            assert answer.error_code in OVER, answer
+            self.producer = self.decision = None
+
+    def _note(self, where: dict[tuple[str, int], int]) -> None:
+        for partition in (0, 1):
+            where[self.group_id, partition] = self.number
+
+    def _refused(self) -> None:
+        self.promises.refused |= {(self.group_id, partition, self.number) for partition in (0, 1)}
 
 
 @define(eq=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import LogLevel, globalLogPublisher
@@ -19,7 +19,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.testing.simulation.disk import Choice, Crashed, Directory, Inode, Lane, MemoryDisk
 from logbus.wire.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from logbus.wire.messages.groups import FindCoordinatorRequest
-from tests.coordination.crowd import PARTITIONS, Actor, ClassicMember, ConsumerMember, Promises
+from tests.coordination.crowd import PARTITIONS, Actor, ClassicMember, ConsumerMember, Promises, TransactionalActor
 from tests.handlers.groupkit import fetch_committed
 from tests.handlers.kit import Client, MemoryBroker
 from tests.handlers.test_consumer_groups import ConsumerGroupCase
@@ -29,11 +29,15 @@ FIRST = int(os.environ.get("LOGBUS_POWER_CUT_FIRST", "0"))
 
 STEPS = 160
 
+A = TypeVar("A", bound=Actor)
+
 CONFIG = {
     "log.flush.before.ack": "true",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "2",
     "offsets.topic.segment.bytes": "2000",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.segment.bytes": "2000",
     "log.cleaner.backoff.ms": "500",
     "log.cleaner.min.cleanable.ratio": "0.1",
     "log.flush.offset.checkpoint.interval.ms": "1000",
@@ -50,10 +54,10 @@ class Story:
         self.promises = Promises()
         self.server = MemoryBroker(CONFIG).start()
         self.server.create("t", PARTITIONS)
-        asked = FindCoordinatorRequest(coordinator_keys=["classic"])
-        self.server.connect().ask(asked, 4)
-        self.actors: list[Actor] = []
+        for kind, key in enumerate(("classic", "x")):
+            self.server.connect().ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 4)
         self.made = 0
+        self.actors: list[Actor] = [self.actor(TransactionalActor, "transactional")]
 
     @property
     def disk(self) -> MemoryDisk:
@@ -109,11 +113,14 @@ class Story:
         if sum(type(actor) is kind for actor in self.actors) >= 4:
             return
         group_id = {Actor: "simple", ClassicMember: "classic", ConsumerMember: "consumer"}[kind]
-        actor = kind(group_id, self.promises, self.rng, self.connect, self.seconds)
+        actor = self.actor(kind, group_id)
         if isinstance(actor, ConsumerMember):
             actor.member_id = f"m{self.made}"
             actor.topic_id = self.server.topic_id()
         self.actors.append(actor)
+
+    def actor(self, kind: type[A], group_id: str) -> A:
+        return kind(group_id, self.promises, self.rng, self.connect, self.seconds)
 
     def connect(self) -> Client:
         return self.server.connect()
@@ -203,6 +210,15 @@ class Story:
         client = self.server.connect()
         for group_id in ("classic", "consumer", "simple"):
             self.promises.check(group_id, fetch_committed(client, group_id))
+        promised = self.promises.acknowledged.get(("transactional", 0), -1)
+        for _ in range(50):
+            found = fetch_committed(client, "transactional", {"t": [0, 1]})
+            assert found["t", 0] == found["t", 1], f"half of a transaction: {found}"
+            if found["t", 0] >= promised:
+                break
+            # It is decided, and the markers are under way.
+            self.advance(0.1)
+        self.promises.check("transactional", found)
 
     def end(self) -> None:
         """All is quiet: everybody was answered, and nothing is due any more."""
@@ -238,7 +254,7 @@ class PowerCutTests(SynchronousTestCase):
         def observe(event: Any) -> None:
             failure = event.get("log_failure")
             if event["log_level"] >= LogLevel.critical and not (failure and failure.check(Crashed)):
-                problems.append(event)
+                problems.append((event["log_format"], failure and failure.getTraceback()))
 
         globalLogPublisher.addObserver(observe)
         self.addCleanup(globalLogPublisher.removeObserver, observe)
@@ -264,6 +280,8 @@ class PowerCutTests(SynchronousTestCase):
             ("lost bytes", 50),
             ("restarts", 0.2),
             ("cleanings", 1),
+            ("transactions", 2),
+            ("aborted transactions", 1),
         ):
             self.assertGreaterEqual(counts[what], least * SEEDS, what)
 
