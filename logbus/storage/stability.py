@@ -4,6 +4,9 @@ committed yet (KIP-98).
 
 The *last stable offset* is where they stop. It is asked for with every fetch, while ten thousand transactions may be
 open: so each question looks at the oldest ones only.
+
+A snapshot does not say which markers were not committed yet: after a start those below it count as committed, as in
+Kafka. A coordinator writes a marker only once its decision is durable, so the same marker would come again.
 """
 
 from __future__ import annotations
