@@ -291,12 +291,15 @@ class ProduceHandlers:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {wanted}")
 
     def _leader(self, topic: TopicProduceData, index: int, version: int) -> Replica | None:
-        """Where a batch goes, if it is to a partition that is led from here."""
+        """Where a batch goes, if it is to a partition that is led from here, and can be read."""
         try:
             replica = self._replicas.find(self.topic_name(topic.name, topic.topic_id, index, version), index)
-        except ApiError:
-            return None
-        return replica if replica is not None and replica.partition.is_leader else None
+            if replica is None or not replica.partition.is_leader:
+                return None
+            known = replica.log.producers  # Read from disk, perhaps.
+        except (ApiError, StorageError):
+            return None  # It is told when the batch is to be written.
+        return replica if known is not None else None
 
     def now_ms(self) -> int:
         """The broker's time, ms since 1970."""

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from twisted.internet.defer import Deferred, succeed
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.errors import ApiError, ErrorCode
+from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.handlers import participation
 from logbus.handlers.participation import explained
 from logbus.model import TopicPartition
 from logbus.records.batch import ControlType, Marker
+from logbus.storage.log import Log
 from logbus.wire.messages.records import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.handlers.kit import NOW_MS, Client, HandlerCase, MemoryBroker, a_batch, produce_request
 
@@ -162,6 +163,16 @@ class TakingPart(ParticipationCase):
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         )
         self.assertEqual(self.coordinator.asked, [])
+
+    def test_a_log_that_cannot_be_read(self) -> None:
+        """Without what the log knows of producers there is nothing to ask: it is an error of the partition."""
+
+        def broken(log: Any) -> None:
+            raise StorageError("the disk is gone")
+
+        self.patch(Log, "producers", property(broken))
+        self.send(transactional(b"a"))
+        self.assertEqual((self.results(), self.coordinator.asked), ([(ErrorCode.KAFKA_STORAGE_ERROR, -1)], []))
 
     def test_acks(self) -> None:
         """Whoever wants no answer gets none, or is hung up on; acks=all is answered as ever."""
