@@ -43,8 +43,8 @@ class Inspector:
 
     found: list[Anomaly] = field(factory=list)
     leaders: dict[tuple[TopicPartition, int], int] = field(factory=dict)
-    # By broker, life and partition: epoch, high watermark, log start.
-    _seen: dict[tuple[int, int, TopicPartition], tuple[int, int, int]] = field(factory=dict)
+    # By broker, life and partition: epoch, high watermark, log start, and the epoch of the last committed record.
+    _seen: dict[tuple[int, int, TopicPartition], tuple[int, int, int, int]] = field(factory=dict)
 
     def watch(self, node: BrokerNode) -> None:
         """Hear of the leaderships of a broker that is about to start."""
@@ -65,16 +65,18 @@ class Inspector:
                 continue
             for replica in node.broker.replicas:
                 partition = replica.partition
-                now = (partition.leader_epoch, partition.high_watermark, replica.log.log_start_offset)
+                log, end = replica.log, partition.high_watermark
+                now = (partition.leader_epoch, end, log.log_start_offset, log.epoch_at(end - 1))
                 key = (node.broker_id, node.lives, partition.topic_partition)
                 before = self._seen.get(key, now)
                 self._seen[key] = now
                 for name, old, new in zip(
-                    ("leader epoch", "high watermark", "log start offset"), before, now, strict=True
+                    ("leader epoch", "high watermark", "log start offset"), before[:3], now[:3], strict=True
                 ):
                     if new < old:
-                        # An unclean election has replicas give up what they know as committed.
-                        unclean = name == "high watermark" and partition.leader_and_isr.unclean_epoch > before[0]
+                        # An unclean election has replicas give up what they know as committed before it, sooner or
+                        # later in its epoch.
+                        unclean = name == "high watermark" and partition.leader_and_isr.unclean_epoch > before[3]
                         self.found.append(
                             Anomaly(
                                 "committed-cut" if unclean else "went-back",
@@ -84,12 +86,12 @@ class Inspector:
                                 node.world.clock.now,
                             )
                         )
-                if partition.high_watermark > replica.log.log_end_offset:
+                if end > log.log_end_offset:
                     self.found.append(
                         Anomaly(
                             "beyond-the-end",
                             f"the high watermark of {partition.topic_partition} on broker {node.broker_id} is "
-                            f"{partition.high_watermark}, and its log ends at {replica.log.log_end_offset}",
+                            f"{end}, and its log ends at {log.log_end_offset}",
                         )
                     )
 
