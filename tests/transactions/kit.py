@@ -7,6 +7,7 @@ request is for the test to say.
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Sequence
 from random import Random
@@ -14,10 +15,12 @@ from typing import Any
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
+from twisted.logger import LogLevel, globalLogPublisher
 from twisted.python.failure import Failure
 
 from logbus.net.channel import Channel, Disconnected
 from logbus.testing.simulation.client import View
+from logbus.testing.simulation.garbage import Garbage
 from logbus.testing.simulation.history import Anomaly, History
 from logbus.testing.simulation.ledger import Ledger, OffsetRead
 from logbus.testing.simulation.readers import CommittedConsumer, stable_offset
@@ -128,6 +131,7 @@ class Bank:
 
     :ivar cluster: its brokers; ``ledger``: what producers did; ``job``: what everybody saw.
     :ivar held: requests that are still to come.
+    :ivar failed: what went wrong in clients, and what brokers logged as their mistakes.
     """
 
     cluster: Several
@@ -138,9 +142,24 @@ class Bank:
     readers: list[CommittedConsumer] = field(factory=list, init=False)
     failed: list[Failure] = field(factory=list, init=False)
     _clients: int = field(default=100, init=False)
+    _garbage: Garbage = field(factory=Garbage, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.job = Job(History(), lambda: NOW_S + self.cluster.clock.seconds())
+        gc.callbacks.append(self._garbage.taking)
+        globalLogPublisher.addObserver(self._hear)
+
+    def _hear(self, event: Any) -> None:
+        """What brokers log, but for what those say that are dead."""
+        failure = event.get("log_failure")
+        if failure is not None and event["log_level"] is LogLevel.critical and not self._garbage.is_taken:
+            self.failed.append(failure)
+
+    def close(self) -> None:
+        """Stop everything."""
+        globalLogPublisher.removeObserver(self._hear)
+        gc.callbacks.remove(self._garbage.taking)
+        self.cluster.close()
 
     @classmethod
     def open(cls, brokers: int, *, partitions: int = 2, **config: str) -> Bank:
@@ -203,9 +222,16 @@ class Bank:
         return self.cluster.now(Deferred.fromCoroutine(work), seconds)
 
     def turns(self, count: int) -> None:
-        """Let so many turns of the reactor pass, and no time."""
+        """Let so many things happen that are due now, one by one, and no time pass."""
+        clock = self.cluster.clock
         for _ in range(count):
-            self.cluster.clock.advance(0)
+            due = [call for call in clock.calls if call.getTime() <= clock.seconds()]
+            if not due:
+                return
+            first = min(due, key=lambda call: call.getTime())
+            clock.calls.remove(first)
+            first.called = 1
+            first.func(*first.args, **first.kw)
 
     def until(self, condition: Any, seconds: float) -> bool:
         """Let time pass until something is so."""
@@ -254,4 +280,4 @@ class Bank:
         offsets = {each: self.read_offset(each, seconds) for each in ids}
         finals = frozenset(f"final {index}" for index in range(self.partitions))
         found = self.ledger.check(self.job.history.polls, readers=finals, offsets=offsets)
-        return [*self.job.strange, *found, *(Anomaly("client", each.getTraceback()) for each in self.failed)]
+        return [*self.job.strange, *found, *(Anomaly("failed", each.getTraceback()) for each in self.failed)]

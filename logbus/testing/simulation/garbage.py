@@ -23,14 +23,15 @@ class Garbage:
     _hook: Any = field(default=None, init=False)
 
     def __enter__(self) -> Garbage:
-        gc.callbacks.append(self._taking)
+        gc.callbacks.append(self.taking)
         self._hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
         return self
 
     def __exit__(self, *_: object) -> None:
         gc.collect()
         sys.unraisablehook = self._hook
-        gc.callbacks.remove(self._taking)
+        gc.callbacks.remove(self.taking)
 
-    def _taking(self, phase: str, info: object) -> None:
+    def taking(self, phase: str, info: object) -> None:
+        """For ``gc.callbacks``."""
         self.is_taken = phase == "start"

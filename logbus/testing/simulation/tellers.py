@@ -12,7 +12,7 @@ from logbus.testing.simulation.workload import Job
 _ABORTED = 0.3
 """The part of transactions that their producers abort."""
 _FORGOTTEN = 0.03
-"""The part of transactions that are left open for longer than they may be."""
+"""The part of transactions in which nothing happens for about as long as they may take."""
 
 
 @define(eq=False)
@@ -71,11 +71,12 @@ class Teller:
         assert transaction is not None
         writes = random.randrange(1, 5)
         with_offsets = random.randrange(writes) if random.random() < 0.5 else -1
+        forgotten = random.randrange(1, writes + 1) if random.random() < _FORGOTTEN else -1
         for index in range(writes):
             if index == with_offsets:
                 await transactor.send_offsets({0: transaction.number})
             await transactor.produce(random.randrange(self.partitions), self.job.values(random.randrange(1, 4)))
-            if random.random() < 0.2:
+            if index + 1 == forgotten:
+                await transactor.way.view.sleep(transactor.timeout_ms / 1000 * random.uniform(0.5, 2))
+            elif random.random() < 0.2:
                 await transactor.way.view.sleep(random.expovariate(1))
-        if random.random() < _FORGOTTEN:
-            await transactor.way.view.sleep(transactor.timeout_ms / 1000 * random.uniform(0.5, 2))

@@ -1,0 +1,242 @@
+"""Whole transactions, by V1 and by V2, as producers and readers live them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.coordination.placement import partition_for
+from logbus.testing.simulation.history import FAIL, INFO, OK
+from logbus.testing.simulation.inodes import Choice
+from logbus.testing.simulation.transactor import Broken, Fenced, Transactor
+from logbus.wire.messages.transactions import EndTxnRequest
+from tests.transactions.kit import TIMEOUT_MS, Bank
+
+
+class TransactionCase(SynchronousTestCase):
+    """A cluster, and everything that is wrong in the end."""
+
+    brokers = 1
+    config: dict[str, str] = {}
+
+    def setUp(self) -> None:
+        self.bank = self.open()
+
+    def open(self) -> Bank:
+        bank = Bank.open(self.brokers, **self.config)
+        self.addCleanup(self.flushLoggedErrors)
+        self.addCleanup(bank.close)
+        return bank
+
+    def now(self, work: Any) -> Any:
+        return self.bank.now(work)
+
+    def begun(self, transactional_id: str = "x", *, by_v2: bool = True, **given: Any) -> Transactor:
+        """A producer whose transaction is open."""
+        producer = self.bank.producer(transactional_id, by_v2=by_v2, **given)
+        self.now(producer.begin_session())
+        producer.begin()
+        return producer
+
+    def write(self, producer: Transactor, *partitions: int) -> list[int]:
+        """A value into each of these partitions."""
+        values = []
+        for partition in partitions:
+            (value,) = self.bank.job.values(1)
+            self.now(producer.produce(partition, [value]))
+            values.append(value)
+        return values
+
+    def assertFine(self, *ids: str) -> None:
+        found = self.bank.anomalies(ids)
+        self.assertEqual([str(each) for each in found], [])
+
+    def seen(self, partition: int = 0, name: str = "final") -> list[int]:
+        """What is committed, in order, after :meth:`assertFine`."""
+        name = f"{name} {partition}"
+        return [value for poll in self.bank.job.history.polls if poll.consumer == name for _, value in poll.records]
+
+
+class TransactionTests(TransactionCase):
+    """One broker."""
+
+    def both_ways(self) -> Any:
+        for by_v2 in (False, True):
+            with self.subTest(by_v2=by_v2):
+                self.bank = self.open()
+                yield by_v2
+
+    def test_commit_and_abort(self) -> None:
+        """What was committed is seen, in all partitions and of the offsets; what was aborted is not."""
+        for by_v2 in self.both_ways():
+            producer = self.begun(by_v2=by_v2)
+            kept = self.write(producer, 0, 1, 0)
+            self.now(producer.send_offsets({0: producer.transaction.number}))
+            self.now(producer.end(commit=True))
+            producer.begin()
+            self.write(producer, 0, 1)
+            self.now(producer.send_offsets({0: producer.transaction.number}))
+            self.now(producer.end(commit=False))
+            producer.begin()
+            kept += self.write(producer, 1)
+            self.now(producer.end(commit=True))
+            self.assertFine("x")
+            self.assertEqual((self.seen(0), self.seen(1)), ([kept[0], kept[2]], [kept[1], kept[3]]))
+            self.assertEqual([each.outcome for each in self.bank.ledger.transactions], [OK, FAIL, OK])
+
+    def test_open_transactions_hide_what_comes_after(self) -> None:
+        """Readers wait for the oldest transaction that is open, whoever wrote behind it; the others do not."""
+        first, second = self.begun("x"), self.begun("y", by_v2=False)
+        open_value, (value,) = self.write(first, 0), self.write(second, 0)
+        self.now(second.end(commit=True))
+        reader = self.bank.reader("early", 0)
+        self.bank.start(reader.run())
+        self.bank.cluster.settle(1)
+        self.assertEqual((reader.position, self.seen(0, "early")), (0, []))
+        self.now(first.end(commit=True))
+        self.assertFine()
+        self.assertEqual(self.seen(), [*open_value, value])
+
+    def test_a_zombie_is_fenced(self) -> None:
+        """Whatever it does after another producer began with its id, in its transaction or in a new one."""
+        for by_v2 in self.both_ways():
+            for act in ("write", "write elsewhere", "offsets", "commit", "abort"):
+                zombie = self.begun(act, by_v2=by_v2)
+                self.write(zombie, 0)
+                successor = self.begun(act, by_v2=by_v2)
+                value = self.write(successor, 1)
+                work = {
+                    "write": lambda z=zombie: z.produce(0, self.bank.job.values(1)),
+                    "write elsewhere": lambda z=zombie: z.produce(1, self.bank.job.values(1)),
+                    "offsets": lambda z=zombie: z.send_offsets({0: z.transaction.number}),
+                    "commit": lambda z=zombie: z.end(commit=True),
+                    "abort": lambda z=zombie: z.end(commit=False),
+                }[act]
+                with self.assertRaises((Fenced, Broken)):
+                    self.now(work())
+                self.now(successor.end(commit=True))
+                self.bank.read_all(name=act)
+                self.assertIn(value[0], self.seen(1, act))
+            self.assertFine("offsets")
+
+    def test_left_open(self) -> None:
+        """A transaction that nobody ends is aborted by its timeout, and its producer is fenced."""
+        for by_v2 in self.both_ways():
+            producer = self.begun(by_v2=by_v2)
+            self.write(producer, 0, 1)
+            self.bank.cluster.settle(TIMEOUT_MS / 1000 + 1.5)
+            reader = self.bank.reader("late", 0)
+            self.bank.start(reader.run())
+            self.bank.cluster.settle(1)
+            self.assertTrue(reader.is_stable)
+            with self.assertRaises((Fenced, Broken)):
+                self.now(producer.produce(0, self.bank.job.values(1)))
+            self.assertFine("x")
+
+    def test_what_comes_late_changes_nothing(self) -> None:
+        """By V2 no request of a transaction does anything to the next one."""
+        producer = self.begun()
+        self.write(producer, 0)
+        self.now(producer.send_offsets({0: producer.transaction.number}))
+        way: Any = producer.way
+        old = EndTxnRequest(
+            transactional_id="x", producer_id=producer.producer_id, producer_epoch=producer.epoch, committed=True
+        )
+        way.fates.append("twice")
+        write = producer.produce(1, self.bank.job.values(1))
+        self.now(write)
+        way.fates.append("twice")
+        self.now(producer.end(commit=False))
+        producer.begin()
+        self.write(producer, 0)
+        for held in self.bank.held:
+            held.arrive()
+        self.now(way.ask_coordinator(1, "x", old, 5))
+        self.bank.cluster.settle(1)
+        self.write(producer, 1)
+        self.now(producer.end(commit=True))
+        self.assertFine("x")
+        self.assertEqual([each.outcome for each in self.bank.ledger.transactions], [FAIL, OK])
+
+    def test_what_comes_late_opens_nothing(self) -> None:
+        """By V1 a write that comes when its transaction is over is refused: nobody would end what it opened."""
+        for by_v2 in self.both_ways():
+            producer = self.begun(by_v2=by_v2, patience=0.5)
+            self.write(producer, 1)
+            # Those that add the partition arrive; those that write to it do not, one of them until later.
+            producer.way.fates.extend([] if by_v2 else ["ok"])
+            producer.way.fates.extend(["late", *["lost"] * 9])
+            with self.assertRaises(Broken):
+                self.now(producer.produce(0, self.bank.job.values(1)))
+            producer.way.fates.clear()
+            self.now(producer.end(commit=False))
+            (held,) = self.bank.held
+            held.arrive()
+            self.bank.cluster.settle(0.5)
+            reader = self.bank.reader("after", 0)
+            self.bank.start(reader.run())
+            self.bank.cluster.settle(0.5)
+            self.assertTrue(reader.is_stable)
+            producer.begin()
+            self.write(producer, 0, 1)
+            self.now(producer.end(commit=True))
+            self.assertFine("x")
+
+
+class StepTests(TransactionCase):
+    """The coordinator is killed after each turn of a commit: the transaction is whole, and none is left open."""
+
+    def run_until_killed(self, turns: int, by_v2: bool, power: str | None = None) -> bool:
+        """A commit, the broker's death after so many turns, and its return; whether the commit was answered first."""
+        bank = self.bank = self.open()
+        cluster = bank.cluster
+        producer = self.begun(by_v2=by_v2)
+        self.write(producer, 0, 1)
+        self.now(producer.send_offsets({0: producer.transaction.number}))
+        coordinator = self.coordinator("x")
+        answered: list[Any] = []
+        bank.start(producer.end(commit=True)).addCallback(answered.append)
+        bank.turns(turns)
+        was_answered = bool(answered)
+        cluster.kill(coordinator, power=None if power is None else Choice(power))
+        cluster.settle(1)
+        cluster.boot(coordinator)
+        bank.until(lambda: answered, 30)
+        self.assertTrue(answered)
+        self.assertFine("x")
+        (transaction,) = bank.ledger.transactions
+        self.assertNotEqual(transaction.outcome, INFO)
+        self.assertEqual(sorted(self.seen(0) + self.seen(1)), transaction.values if transaction.outcome == OK else [])
+        return was_answered
+
+    def coordinator(self, transactional_id: str) -> int:
+        """The broker that coordinates an id."""
+        topic = self.bank.cluster.metadata(0).topic("__transaction_state")
+        assert topic is not None
+        return int(topic.partitions[partition_for(transactional_id, len(topic.partitions))].leader)
+
+    def run_all(self, by_v2: bool, power: str | None = None, stride: int = 1) -> None:
+        turns = after = 0
+        # Also after the answer: markers are still to be written then.
+        while after < 6:
+            with self.subTest(by_v2=by_v2, power=power, turns=turns):
+                after += self.run_until_killed(turns, by_v2, power)
+            turns += stride
+        self.assertGreater(turns, 8)
+
+    def test_killed(self) -> None:
+        """One broker's process ends."""
+        for by_v2 in (False, True):
+            self.run_all(by_v2)
+
+    def test_power_cut(self) -> None:
+        """What was not synced is gone."""
+        for by_v2 in (False, True):
+            self.run_all(by_v2, "lose")
+
+    def test_moved(self) -> None:
+        """Another broker of three takes over."""
+        self.brokers = 3
+        self.run_all(True, stride=4)
+        self.run_all(False, "lose", stride=4)
