@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from twisted.internet.task import Clock
 
 from logbus.config.topic import TopicConfig
@@ -178,6 +178,20 @@ class TransactionMachine(RuleBasedStateMachine):
             assert self.log.producers.last_marker_offset(pid) == len(self.batches)
         self.batches.append(Written(pid, epoch, -1, True, marker))
 
+    @rule(
+        pids=st.lists(PRODUCERS, min_size=1, max_size=3),
+        count=st.integers(1, 4),
+        type=st.sampled_from([ControlType.ABORT, ControlType.ABORT, ControlType.COMMIT]),
+        bump=st.integers(0, 1),
+    )
+    def transactions(self, pids: list[int], count: int, type: ControlType, bump: int) -> None:
+        """Some that overlap, from begin to end: few would come of single steps."""
+        for _ in range(count):
+            for pid in pids:
+                self.produce(pid, True, 0, False)
+        for pid in sorted(set(pids)):
+            self.mark(pid, type, bump, 2, 2 * bump, False)
+
     @rule()
     def others(self) -> None:
         self.log.append_as_leader(batch(b"y" * 40), 0)
@@ -205,12 +219,14 @@ class TransactionMachine(RuleBasedStateMachine):
         self.synced = len(self.batches)
         self.clock.advance(seconds)
 
-    @rule(back=st.integers(1, 25))
+    @precondition(lambda self: len(self.batches) > 15)
+    @rule(back=st.integers(1, 20))
     def truncate(self, back: int) -> None:
         offset = max(0, len(self.batches) - back)
         now(self.manager.truncate({PARTITION: offset}))
         self.came_back(offset)
 
+    @precondition(lambda self: len(self.batches) > 15)
     @rule(how=st.sampled_from(["clean", "kill", "lose", "keep", "tear", "reorder"]), damage=st.integers(0, 2**32))
     def restart(self, how: str, damage: int) -> None:
         rng = random.Random(damage)
