@@ -425,6 +425,14 @@ class DamageTests(SynchronousTestCase):
         self.disk = self.disk.after_power_cut(Choice("lose"))
         self.reopen()
 
+    def test_the_active_segment(self) -> None:
+        """What lies below the recovery point is on stable storage, of the segment that is written to as well."""
+        self.both_abort(3)
+        now(self.log.durability.write_back_and_wait())
+        now(self.manager.directories[0].checkpoint_recovery_points())
+        self.lose_power()
+        self.assertEqual([entry[:3] for entry in self.log.aborted_transactions(12, 16)], [(1, 12, 14), (2, 13, 15)])
+
     def test_a_log_that_is_shorter(self) -> None:
         """If the log itself lost what had been synced, what was aborted there is not known any more."""
         size = self.both_abort(3)
