@@ -37,7 +37,7 @@ class StartAndStop(SynchronousTestCase):
         events = self.recorded(server)
         server.start()
         order = ["ticks", "logs", "metastore", "peers", "isr", "isolation", "fetcher", "listeners", "membership"]
-        order += ["groups", "controller", "serving", "leadership"]
+        order += ["groups", "transactions", "controller", "serving", "leadership"]
         self.assertEqual(events, [f"start {name}" for name in order])
         self.assertEqual(server.broker.not_ready(), [])
         del events[:]
