@@ -43,10 +43,11 @@ def initialized(
         return Step(
             Transaction(transactional_id, id_of(fresh_id), 0, timeout_ms, TransactionState.EMPTY, updated_ms=now_ms)
         )
+    if now.state in ENDING:
+        # First of all: who goes on may have heard already which producer id it has afterwards.
+        raise concurrent(now)
     if expected is not None and not _may_be(now, expected):
         raise fenced_error(now, expected.epoch)
-    if now.state in ENDING:
-        raise concurrent(now)
     if now.state is TransactionState.ONGOING:
         if expected is not None and expected != now.producer:
             # A zombie must not end the transaction of who came after it.

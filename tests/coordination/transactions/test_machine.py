@@ -120,6 +120,7 @@ class EndTests(SynchronousTestCase):
         error = self.assertRaises(ApiError, machine.added, decided, ProducerIdAndEpoch(NEW_ID, 0), [P1], V2, 10, 2000)
         self.assertEqual(error.code, E.CONCURRENT_TRANSACTIONS)
         self.assertEqual(ends(decided, (7, LAST_EPOCH - 1), True, V2), E.CONCURRENT_TRANSACTIONS)
+        self.assertEqual(begins(decided, (NEW_ID, 0)), E.CONCURRENT_TRANSACTIONS)
         done = machine.completed(decided, 3000)
         self.assertEqual((done.producer, done.previous_producer_id), ((NEW_ID, 0), 7))
         # Whoever did not hear the answer asks again, as who it was.
