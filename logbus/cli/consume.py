@@ -16,7 +16,7 @@ from logbus.errors import ApiError
 
 if TYPE_CHECKING:
     from logbus.client.cluster import Cluster
-    from logbus.client.consumer import Isolation
+    from logbus.client.fetcher import Isolation
     from logbus.model import TopicPartition
     from logbus.records.record import Record
 
@@ -80,7 +80,7 @@ def consume(
     from twisted.internet.defer import CancelledError
 
     from logbus.cli.running import with_cluster
-    from logbus.client.consumer import SimpleConsumer
+    from logbus.client.fetcher import Fetcher
 
     if sum((from_beginning, offset is not None, timestamp is not None)) > 1:
         raise click.UsageError("only one of --from-beginning, --offset and --timestamp can be given")
@@ -95,7 +95,7 @@ def consume(
         open_ends = {each for each in ends if starts[each] < ends[each]} if exit_at_end else set(ends)
         if left == 0 or not open_ends:
             return
-        consumer = SimpleConsumer(cluster, reset="earliest", isolation=isolation)
+        consumer = Fetcher(cluster, reset="earliest", isolation=isolation)
         consumer.assign({each: starts[each] for each in open_ends})
         progress = Progress() if not sys.stdout.isatty() else None
         out = sys.stdout.buffer

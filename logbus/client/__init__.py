@@ -5,7 +5,7 @@ A Twisted-native client of Kafka-compatible brokers.
 
     cluster.py      where to begin, who leads what, a connection to each broker
     producer.py     Producer: records out; accumulator.py and partitioner.py are its pure parts
-    consumer.py     SimpleConsumer: records in, from partitions and positions one chooses
+    fetcher.py      Fetcher: records in, from partitions and positions one chooses
     fetched.py      what is made of an answer
     admin.py        AdminClient: topics, settings, offsets, the cluster
     groups.py       its part for groups; described_groups.py, coordinators.py
@@ -33,9 +33,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from logbus.client.admin import AdminClient, NewTopic
     from logbus.client.cluster import Cluster
-    from logbus.client.consumer import AtTime, SimpleConsumer
     from logbus.client.described_groups import GroupDescription, GroupMember
     from logbus.client.fetched import ConsumerRecord
+    from logbus.client.fetcher import AtTime, Fetcher
     from logbus.client.groups import CommittedOffset, ListedGroup
     from logbus.client.offsets import EARLIEST, LATEST
     from logbus.client.producer import Producer, RecordMetadata
@@ -58,7 +58,7 @@ __all__ = [
     "NewTopic",
     "Producer",
     "RecordMetadata",
-    "SimpleConsumer",
+    "Fetcher",
     "TransactionDescription",
     "Unreachable",
 ]
@@ -66,7 +66,7 @@ __all__ = [
 _MODULES = {
     "ActiveProducer": "transactions",
     "AdminClient": "admin",
-    "AtTime": "consumer",
+    "AtTime": "fetcher",
     "Cluster": "cluster",
     "CommittedOffset": "groups",
     "ConsumerRecord": "fetched",
@@ -79,7 +79,7 @@ _MODULES = {
     "NewTopic": "admin",
     "Producer": "producer",
     "RecordMetadata": "producer",
-    "SimpleConsumer": "consumer",
+    "Fetcher": "fetcher",
     "TransactionDescription": "transactions",
     "Unreachable": "retry",
 }

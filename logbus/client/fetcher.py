@@ -3,7 +3,7 @@ Reads partitions from where one says, without a group.
 
 .. code-block:: python
 
-    consumer = SimpleConsumer(cluster)
+    consumer = Fetcher(cluster)
     consumer.assign({TopicPartition("orders", 0): EARLIEST})
     async for record in consumer:
         print(record.offset, record.value)
@@ -67,7 +67,7 @@ class _Source:
     lost: bool = False
 
 
-class SimpleConsumer:
+class Fetcher:
     """
     :param cluster: where from; closed by its owner, not by the consumer.
     :param reset: where to go on when an offset is not kept any more, or not yet there: ``none`` makes it an error.
@@ -173,7 +173,7 @@ class SimpleConsumer:
         self._pump()
         return waiting
 
-    def __aiter__(self) -> SimpleConsumer:
+    def __aiter__(self) -> Fetcher:
         return self
 
     async def __anext__(self) -> ConsumerRecord:

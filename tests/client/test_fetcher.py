@@ -9,8 +9,8 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.client.cluster import Cluster
-from logbus.client.consumer import AtTime, SimpleConsumer
 from logbus.client.fetched import ConsumerRecord
+from logbus.client.fetcher import AtTime, Fetcher
 from logbus.client.offsets import EARLIEST, LATEST
 from logbus.client.producer import Producer
 from logbus.errors import ApiError, ErrorCode, LogbusError
@@ -26,12 +26,12 @@ class ConsumerTests(SynchronousTestCase):
         self.brokers = MemoryCluster()
         self.cluster = Cluster(self.brokers.clock, "b1:9092", endpoint=self.brokers.endpoint)
 
-    def consumer(self, position: Any, **options: Any) -> SimpleConsumer:
-        consumer = SimpleConsumer(self.cluster, **options)
+    def consumer(self, position: Any, **options: Any) -> Fetcher:
+        consumer = Fetcher(self.cluster, **options)
         consumer.assign({P0: position})
         return consumer
 
-    def take(self, consumer: SimpleConsumer, count: int) -> list[ConsumerRecord]:
+    def take(self, consumer: Fetcher, count: int) -> list[ConsumerRecord]:
         """The next records, letting time pass for them."""
 
         async def read() -> list[ConsumerRecord]:
@@ -194,7 +194,7 @@ class ConsumerTests(SynchronousTestCase):
         self.brokers.settle(1)
         self.assertEqual([self.successResultOf(each).value for each in waiting], [b"open", b"open"])
 
-    def take_later(self, consumer: SimpleConsumer) -> Deferred[ConsumerRecord]:
+    def take_later(self, consumer: Fetcher) -> Deferred[ConsumerRecord]:
         return Deferred.fromCoroutine(consumer.__anext__())
 
     def test_damage_is_told(self) -> None:
@@ -216,7 +216,7 @@ class ConsumerTests(SynchronousTestCase):
         logs = self.brokers.add("t", 1, 2)
         logs[0].put(b"a")
         logs[1].put(b"b")
-        consumer = SimpleConsumer(self.cluster)
+        consumer = Fetcher(self.cluster)
         consumer.assign({P0: EARLIEST, P1: EARLIEST})
         self.assertEqual({each.value for each in self.take(consumer, 2)}, {b"a", b"b"})
 
@@ -233,7 +233,7 @@ class ConsumerTests(SynchronousTestCase):
             sent = producer.send("t", b"x")
             brokers.settle()
             self.assertEqual(self.successResultOf(sent).offset, 0)
-            consumer = SimpleConsumer(cluster)
+            consumer = Fetcher(cluster)
             consumer.assign({P0: EARLIEST})
             waiting = consumer.poll()
             brokers.settle()
@@ -248,7 +248,7 @@ class ConsumerTests(SynchronousTestCase):
             self.brokers.settle(0.1)
         self.assertEqual(str(self.failureResultOf(waiting, ApiError).value), "there is no topic 't'")
         self.brokers.add("t")
-        consumer = SimpleConsumer(self.cluster)
+        consumer = Fetcher(self.cluster)
         consumer.assign({P1: EARLIEST})
         waiting = consumer.poll()
         self.brokers.settle(1)
