@@ -1,0 +1,108 @@
+"""
+The Twisted-native client beside aiokafka (with its compiled extension) and kafka-python, against one broker::
+
+    python -m benchmarks.clients [--rounds 3] [--records 100000] [--sizes 100,1000] [--jobs produce,consume,latency]
+
+The libraries take turns, each in a process of its own; ratios are between medians of one run. Beside records a second
+the CPU time that a record costs the client is told: it does not depend on what else the machine does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+from benchmarks.client_drivers import DRIVERS, WARMING
+from benchmarks.compare.systems import Logbus, Running, start
+
+OURS = "logbus"
+RATE = 1000
+Figures = dict[str, float]
+
+
+def drive(library: str, job: str, broker: Running, topic: str, *numbers: float) -> Figures:
+    """Run one library."""
+    command = [sys.executable, "-m", "benchmarks.client_drivers", library, job, f"127.0.0.1:{broker.port}", topic]
+    done = subprocess.run(
+        [*command, *(f"{number:g}" if isinstance(number, float) else str(number) for number in numbers)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    if done.returncode:
+        raise SystemExit(f"{library} cannot {job}:\n{done.stderr}")
+    found: Figures = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def say(what: str, figures: dict[str, list[Figures]], name: str, best: str) -> None:
+    """Print the medians, and what the others have for each of ours."""
+    medians = {library: median(each[name] for each in found) for library, found in figures.items()}
+    ours = medians[OURS]
+    ratios = [
+        f"{ours / theirs if best == 'high' else theirs / ours:.2f}x {library}"
+        for library, theirs in medians.items()
+        if library != OURS
+    ]
+    told = ", ".join(f"{library} {value:,.2f}" for library, value in medians.items())
+    print(f"{what:<24}{told};  {' and '.join(ratios)}", flush=True)
+
+
+def measure(broker: Running, libraries: Sequence[str], job: str, size: int, records: int, rounds: int) -> None:
+    """All libraries do a job by turns."""
+    figures: dict[str, list[Figures]] = {library: [] for library in libraries}
+    shared = f"shared-{size}"
+    if job == "consume":
+        broker.admin.create_topic(shared, 1, {})
+        drive(OURS, "produce", broker, shared, records, size)
+    for n in range(rounds):
+        for library in libraries:
+            topic = shared
+            if job != "consume":
+                topic = f"{job}-{size}-{library}-{n}"
+                broker.admin.create_topic(topic, 1, {})
+                time.sleep(0.2)
+            if job == "latency":
+                found = drive(library, job, broker, topic, 5 * RATE, size, float(RATE))
+            else:
+                found = drive(library, job, broker, topic, records - (WARMING if job == "consume" else 0), size)
+            figures[library].append(found)
+    print(f"{job}, {size} B")
+    if job == "latency":
+        say("  p50, ms", figures, "p50_ms", "low")
+        say("  p99, ms", figures, "p99_ms", "low")
+    else:
+        say("  records/s", figures, "rate", "high")
+    say("  µs CPU a record", figures, "cpu_us", "low")
+    say("  peak MB", figures, "peak_mb", "low")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--sizes", default="100,1000")
+    parser.add_argument("--jobs", default="produce,consume,latency")
+    parser.add_argument("--libraries", default=",".join(DRIVERS))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="logbus-clients-") as name:
+        broker = start(Logbus(), Path(name) / "broker", synced=False)
+        try:
+            for job in options.jobs.split(","):
+                for size in map(int, options.sizes.split(",")):
+                    measure(broker, options.libraries.split(","), job, size, options.records, options.rounds)
+        finally:
+            broker.stop()
+
+
+if __name__ == "__main__":
+    main()
