@@ -1,0 +1,50 @@
+"""
+Members of consumer groups.
+
+::
+
+    interface.py          what a consumer plugs in: Membership, its options, its listener, GroupMetadata, errors
+    subscription.py       what a member wants to read: topics, or those whose names match an expression
+    offsets.py            GroupOffsets: commit and look up offsets, with or without being a member
+    coordinator.py        one group's coordinator, kept until it proves to be another
+    classic.py            pure: what a member of the classic protocol does next
+    classic_shell.py      does it: JoinGroup, SyncGroup, Heartbeat, LeaveGroup
+    assignors.py          pure: range, roundrobin; sticky.py: sticky, cooperative-sticky
+    consumer_protocol.py  pure: what a member of the consumer protocol (KIP-848) does next
+    consumer_shell.py     does it: ConsumerGroupHeartbeat
+
+.. code-block:: python
+
+    membership = membership_of(cluster, GroupOptions("billing"), listener)
+    membership.subscribe(Subscription.of(["orders"]))
+    ...                                                 # listener.on_assigned is called, and awaited
+    membership.polled()                                 # each time records were asked for
+    await membership.commit({TopicPartition("orders", 0): CommittedOffset(42)})
+    await membership.close()
+"""
+
+from __future__ import annotations
+
+from logbus.client.membership.interface import (
+    CommitFailed,
+    GroupListener,
+    GroupMetadata,
+    GroupOptions,
+    Membership,
+    MembershipFailed,
+)
+from logbus.client.membership.making import membership_of
+from logbus.client.membership.offsets import GroupOffsets
+from logbus.client.membership.subscription import Subscription
+
+__all__ = [
+    "CommitFailed",
+    "GroupListener",
+    "GroupMetadata",
+    "GroupOffsets",
+    "GroupOptions",
+    "Membership",
+    "MembershipFailed",
+    "Subscription",
+    "membership_of",
+]

@@ -1,0 +1,15 @@
+"""Chooses between the two protocols."""
+
+from __future__ import annotations
+
+from logbus.client.cluster import Cluster
+from logbus.client.membership.interface import GroupListener, GroupOptions, Membership
+
+
+def membership_of(cluster: Cluster, options: GroupOptions, listener: GroupListener) -> Membership:
+    """
+    A membership that has not begun yet: :meth:`~Membership.subscribe` does.
+
+    :raise ConfigError: an assignor is not known.
+    """
+    raise NotImplementedError

@@ -1,0 +1,63 @@
+"""What a member wants to read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from attrs import frozen
+
+from logbus.errors import ConfigError
+
+
+@frozen
+class Subscription:
+    """
+    Topics by name, or those whose names match an expression; of these the ones that are made later, too.
+
+    :ivar topics: in order.
+    :ivar pattern: matched against whole names. In the classic protocol it is matched here, in Python's spelling; in the
+        consumer protocol by the broker, in RE2's (KIP-848).
+    """
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+
+    @classmethod
+    def of(cls, topics: Iterable[str]) -> Subscription:
+        """
+        To topics by name.
+
+        :raise ConfigError: none is named, or a single string was given.
+        """
+        if isinstance(topics, str):
+            raise ConfigError(f"topics are a list of names, not {topics!r}")
+        names = tuple(sorted(set(topics)))
+        if not names:
+            raise ConfigError("subscribe to at least one topic, or unsubscribe")
+        return cls(topics=names)
+
+    @classmethod
+    def matching(cls, pattern: str) -> Subscription:
+        """
+        To all topics whose whole name matches, without the internal ones.
+
+        :raise ConfigError: it is empty.
+        """
+        if not pattern:
+            raise ConfigError("a pattern has at least one character")
+        return cls(pattern=pattern)
+
+    def among(self, names: Iterable[str]) -> tuple[str, ...]:
+        """
+        Those of the names that are wanted, in order.
+
+        :raise ConfigError: the pattern is no regular expression.
+        """
+        if self.pattern is None:
+            return self.topics
+        try:
+            expression = re.compile(self.pattern)
+        except re.error as e:
+            raise ConfigError(f"{self.pattern!r} is not a regular expression: {e}") from e
+        return tuple(sorted({name for name in names if expression.fullmatch(name)}))
