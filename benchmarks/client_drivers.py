@@ -128,10 +128,11 @@ def logbus_produce(bootstrap: str, topic: str, count: int, size: int) -> None:
 
 
 def logbus_consumer(cluster: Any, topic: str, at_end: bool) -> Any:
-    from logbus.client import EARLIEST, LATEST, SimpleConsumer
+    from logbus.client import EARLIEST, LATEST
+    from logbus.client.fetcher import Fetcher
     from logbus.model import TopicPartition
 
-    consumer = SimpleConsumer(cluster)
+    consumer = Fetcher(cluster)
     consumer.assign({TopicPartition(topic, 0): LATEST if at_end else EARLIEST})
     return consumer
 
