@@ -6,11 +6,10 @@ What is known is kept until somebody finds out that it is wrong (:meth:`Cluster.
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.endpoints import HostnameEndpoint
 from twisted.internet.error import ConnectError, DNSLookupError
@@ -20,6 +19,7 @@ from twisted.python.failure import Failure
 
 from logbus.client.addresses import parse_bootstrap
 from logbus.client.retry import Backoff, Unreachable, api_error
+from logbus.client.topics import Node, Partition, Topic, newest, topic_of
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
 from logbus.net.channel import Channel, Disconnected, RequestTimedOut, connect
@@ -31,51 +31,9 @@ from logbus.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
+__all__ = ["Cluster", "Node", "Partition", "Topic"]
+
 _NOT_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
-
-
-@frozen
-class Node:
-    """A broker, where it says that it can be reached."""
-
-    node_id: int
-    host: str
-    port: int
-    rack: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
-@frozen
-class Partition:
-    """
-    One partition's state.
-
-    :ivar leader: broker id, −1 without a leader.
-    """
-
-    index: int
-    leader: int
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    offline: tuple[int, ...] = ()
-
-
-@frozen
-class Topic:
-    """
-    One topic.
-
-    :ivar topic_id: zero where brokers know no ids.
-    :ivar partitions: by number, in order.
-    """
-
-    name: str
-    topic_id: uuid.UUID
-    internal: bool
-    partitions: Mapping[int, Partition]
 
 
 class Cluster:
@@ -137,6 +95,25 @@ class Cluster:
         found = None if topic is None else topic.partitions.get(partition.partition)
         return None if found is None or found.leader < 0 or found.leader not in self.nodes else found.leader
 
+    def moved(self, partition: TopicPartition, leader: int, leader_epoch: int, nodes: Iterable[Node] = ()) -> bool:
+        """
+        A broker that is asked in vain says who leads a partition now (KIP-951).
+
+        :param nodes: where it says that brokers can be reached.
+        :returns: whether that is newer than what was known; else one has to ask.
+        """
+        topic = self._topics.get(partition.topic)
+        known = None if topic is None else topic.partitions.get(partition.partition)
+        if topic is None or known is None or leader < 0 or leader_epoch <= known.leader_epoch:
+            return False
+        nodes = {each.node_id: each for each in nodes}
+        if leader not in nodes and leader not in self.nodes:
+            return False
+        self.nodes = {**self.nodes, **nodes}
+        changed = evolve(known, leader=leader, leader_epoch=leader_epoch)
+        self._topics[topic.name] = evolve(topic, partitions={**topic.partitions, known.index: changed})
+        return True
+
     def forget(self, name: str) -> None:
         """What is known of a topic proved wrong: ask again when it is next needed."""
         self._topics.pop(name, None)
@@ -157,6 +134,25 @@ class Cluster:
         """All topics by name, asked for anew."""
         return Deferred.fromCoroutine(self._all_topics())
 
+    def look_up(self, names: Iterable[str]) -> Deferred[dict[str, ApiError | None]]:
+        """
+        Ask for topics anew, in one request, and go by what is known of them until the answer comes.
+
+        :returns: fires with why a topic is not known now, for each of them.
+        :raises Unreachable: (in the Deferred) no broker answers.
+        """
+
+        async def ask() -> dict[str, ApiError | None]:
+            found: dict[str, ApiError | None] = {}
+            for each in await self._ask(list(names), False):
+                wrong = api_error(each.error_code, f"topic {each.name}") if each.error_code else None
+                if wrong is not None and wrong.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    wrong = ApiError(wrong.code, f"there is no topic {each.name!r}")
+                found[each.name or ""] = wrong
+            return found
+
+        return Deferred.fromCoroutine(ask())
+
     def refresh(self) -> Deferred[None]:
         """Ask for the brokers anew, and for no topics."""
 
@@ -173,18 +169,20 @@ class Cluster:
         """
         return Deferred.fromCoroutine(self._any_channel())
 
-    def channel(self, node_id: int, lane: str = "") -> Deferred[Channel]:
+    def channel(self, node_id: int, lane: str = "", *, lends: bool = False) -> Deferred[Channel]:
         """
         A connection to one broker.
 
         :param lane: answers come in order, so that a long poll holds up what follows it: those who wait long use a
             lane, a connection, of their own.
+        :param lends: records in answers are only lent, as :func:`~logbus.net.channel.connect` says; for a lane of
+            one's own.
         :raises Unreachable: (in the Deferred) it cannot be connected to, or is not known.
         """
         node = self.nodes.get(node_id)
         if node is None:
-            return Deferred.fromCoroutine(self._unknown_node(node_id))
-        return Deferred.fromCoroutine(self._channel(node.host, node.port, lane))
+            return Deferred.fromCoroutine(self._unknown_node(node_id, lane, lends))
+        return Deferred.fromCoroutine(self._channel(node.host, node.port, lane, lends))
 
     def lane(self, name: str) -> str:
         """A lane of one's own, for :meth:`channel`."""
@@ -275,7 +273,7 @@ class Cluster:
             if each.error_code:
                 self._topics.pop(each.name, None)
             else:
-                self._topics[each.name] = topic_of(each)
+                self._topics[each.name] = newest(self._topics.get(each.name), topic_of(each))
         return response.topics
 
     async def _any_channel(self) -> Channel:
@@ -291,19 +289,19 @@ class Cluster:
                 problems.append(str(e))
         raise Unreachable("; ".join(problems))
 
-    async def _unknown_node(self, node_id: int) -> Channel:
+    async def _unknown_node(self, node_id: int, lane: str, lends: bool) -> Channel:
         await self._ask([], False)
         node = self.nodes.get(node_id)
         if node is None:
             raise Unreachable(f"broker {node_id} is not there; there are {sorted(self.nodes)}")
-        return await self._channel(node.host, node.port, "")
+        return await self._channel(node.host, node.port, lane, lends)
 
     async def _controller(self) -> Channel:
         await self._ask([], False)
         node = self.nodes.get(self.controller_id)
         return await (self._any_channel() if node is None else self._channel(node.host, node.port, ""))
 
-    async def _channel(self, host: str, port: int, lane: str) -> Channel:
+    async def _channel(self, host: str, port: int, lane: str, lends: bool = False) -> Channel:
         if self._closed:
             raise Unreachable("the client is closed")
         key = (host, port, lane)
@@ -316,7 +314,8 @@ class Cluster:
             return await mine
         waiting = [mine]
         self._connecting[key] = (waiting, None)
-        attempt = connect(self._endpoint(host, port), self._timers, client_id=self._client_id, timeout=self.timeout)
+        endpoint = self._endpoint(host, port)
+        attempt = connect(endpoint, self._timers, client_id=self._client_id, timeout=self.timeout, lends=lends)
         self._connecting[key] = (waiting, attempt)
         late = False
 
@@ -344,23 +343,6 @@ class Cluster:
 
         attempt.addBoth(connected)
         return await mine
-
-
-def topic_of(answer: MetadataResponseTopic) -> Topic:
-    """What a broker says of a topic, as a value."""
-    assert answer.name is not None
-    partitions = {
-        each.partition_index: Partition(
-            each.partition_index,
-            each.leader_id,
-            each.leader_epoch,
-            tuple(each.replica_nodes),
-            tuple(each.isr_nodes),
-            tuple(each.offline_replicas),
-        )
-        for each in sorted(answer.partitions, key=lambda each: each.partition_index)
-    }
-    return Topic(answer.name, uuid.UUID(bytes=answer.topic_id), answer.is_internal, partitions)
 
 
 def why_unreachable(host: str, port: int, error: BaseException | None) -> str:
