@@ -8,6 +8,7 @@ A Twisted-native client of Kafka-compatible brokers.
     fetcher.py      Fetcher: records in, from partitions and positions one chooses
     fetched.py      what is made of an answer
     admin.py        AdminClient: topics, settings, offsets, the cluster
+    connector/      ConsumerConnector: a group that coordinates itself through ZooKeeper
     groups.py       its part for groups; described_groups.py, coordinators.py
     transactions.py its part for transactions
     offsets.py      offsets by time
@@ -33,6 +34,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from logbus.client.admin import AdminClient, NewTopic
     from logbus.client.cluster import Cluster
+    from logbus.client.connector import (
+        BlackList,
+        ConsumerConnector,
+        MessageStream,
+        RebalanceFailed,
+        TopicFilter,
+        WhiteList,
+        zookeeper_store,
+    )
     from logbus.client.described_groups import GroupDescription, GroupMember
     from logbus.client.fetched import ConsumerRecord
     from logbus.client.fetcher import AtTime, Fetcher
@@ -46,42 +56,56 @@ __all__ = [
     "ActiveProducer",
     "AdminClient",
     "AtTime",
+    "BlackList",
     "Cluster",
     "CommittedOffset",
+    "ConsumerConnector",
     "ConsumerRecord",
     "EARLIEST",
+    "Fetcher",
     "GroupDescription",
     "GroupMember",
     "LATEST",
     "ListedGroup",
     "ListedTransaction",
+    "MessageStream",
     "NewTopic",
     "Producer",
+    "RebalanceFailed",
     "RecordMetadata",
-    "Fetcher",
+    "TopicFilter",
     "TransactionDescription",
     "Unreachable",
+    "WhiteList",
+    "zookeeper_store",
 ]
 
 _MODULES = {
     "ActiveProducer": "transactions",
     "AdminClient": "admin",
     "AtTime": "fetcher",
+    "BlackList": "connector",
     "Cluster": "cluster",
     "CommittedOffset": "groups",
+    "ConsumerConnector": "connector",
     "ConsumerRecord": "fetched",
     "EARLIEST": "offsets",
+    "Fetcher": "fetcher",
     "GroupDescription": "described_groups",
     "GroupMember": "described_groups",
     "LATEST": "offsets",
     "ListedGroup": "groups",
     "ListedTransaction": "transactions",
+    "MessageStream": "connector",
     "NewTopic": "admin",
     "Producer": "producer",
+    "RebalanceFailed": "connector",
     "RecordMetadata": "producer",
-    "Fetcher": "fetcher",
+    "TopicFilter": "connector",
     "TransactionDescription": "transactions",
     "Unreachable": "retry",
+    "WhiteList": "connector",
+    "zookeeper_store": "connector",
 }
 
 

@@ -1,0 +1,111 @@
+"""
+How a stream's partitions are read: with the client's own consumer of partitions and positions.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, Protocol
+
+from twisted.internet.defer import Deferred
+
+from logbus.client.cluster import Cluster
+from logbus.client.connector.together import together
+from logbus.client.fetched import ConsumerRecord, Fetched
+from logbus.client.fetcher import Fetcher
+from logbus.client.offsets import EARLIEST, LATEST, list_offsets
+from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.model import TopicPartition
+
+Reset = Literal["earliest", "latest", "none"]
+
+
+class PartitionReader(Protocol):
+    """What streams need of it."""
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from these offsets on, and no others."""
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """The offset after the last record polled; None while it is not found out yet."""
+
+    def poll(self) -> Deferred[Fetched]:
+        """The next records of any partition, waiting for some; it can be cancelled."""
+
+    def close(self) -> None:
+        """Stop."""
+
+
+OpenReader = Callable[[], PartitionReader]
+
+
+def reader_of(cluster: Cluster, reset: Reset, **options: Any) -> PartitionReader:
+    """
+    A reader without partitions.
+
+    :param options: of :class:`~logbus.client.fetcher.Fetcher`.
+    """
+    return Fetcher(cluster, reset=reset, **options)
+
+
+def records_of(fetched: Fetched) -> deque[ConsumerRecord]:
+    """The records of one partition, as users see them."""
+    topic, partition = fetched.partition
+    return deque(ConsumerRecord(topic, partition, *record) for record in fetched.records)
+
+
+def begin_at(partition: TopicPartition, offset: int | None) -> int:
+    """
+    Where to begin to read a partition.
+
+    :param offset: None: nothing was committed, and that is not to be made up for.
+    :raise ApiError: OFFSET_OUT_OF_RANGE: just that.
+    """
+    if offset is None:
+        raise ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{partition}: no offset was committed; commit one, or set auto_offset_reset to earliest or latest",
+        )
+    return offset
+
+
+async def ends_of(
+    cluster: Cluster, partitions: Iterable[TopicPartition], reset: Reset, *, committed: bool
+) -> dict[TopicPartition, int | LogbusError | None]:
+    """
+    Where to begin partitions that nobody committed an offset for: at one end; None: nowhere, that is an error.
+
+    :param committed: the end is where the first open transaction begins, if there is one.
+    """
+    by_topic: dict[str, list[TopicPartition]] = {}
+    for each in partitions:
+        by_topic.setdefault(each.topic, []).append(each)
+    if reset == "none":
+        return {each: None for some in by_topic.values() for each in some}
+    end = EARLIEST if reset == "earliest" else LATEST
+
+    async def ask(some: list[TopicPartition]) -> dict[TopicPartition, int | LogbusError | None]:
+        look_again(cluster, some)
+        try:
+            answers = await list_offsets(cluster, dict.fromkeys(some, end), committed=committed)
+        except LogbusError as e:
+            return dict.fromkeys(some, e)
+        found: dict[TopicPartition, int | LogbusError | None] = {}
+        for partition, answer in answers.items():
+            if isinstance(answer, LogbusError):
+                cluster.forget(partition.topic)
+                found[partition] = answer
+            else:
+                found[partition] = answer.offset
+        return found
+
+    return {each: at for found in await together(map(ask, by_topic.values())) for each, at in found.items()}
+
+
+def look_again(cluster: Cluster, partitions: Iterable[TopicPartition]) -> None:
+    """Forget what the cluster knows of topics that seem to lack one of these: it may be new."""
+    for topic, partition in partitions:
+        known = cluster.known(topic)
+        if known is not None and partition not in known.partitions:
+            cluster.forget(topic)
