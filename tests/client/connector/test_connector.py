@@ -250,7 +250,7 @@ class OffsetsTests(GroupCase):
 
         async def loop() -> None:
             async for record in other:
-                found += [record]
+                found.append(record)  # noqa: PERF401 - one after the other, as they come
 
         Deferred.fromCoroutine(loop())
         self.group.settle(20)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from itertools import groupby
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,6 +34,9 @@ SUBSCRIPTIONS = st.one_of(
     st.builds(lambda chosen, count: Subscription({}, chosen, count), FILTERS, st.integers(1, 12)),
 )
 MEMBERS = st.dictionaries(st.text("gh_-.019", min_size=1, max_size=6), SUBSCRIPTIONS, max_size=6)
+KEYS = st.sampled_from(["version", "subscription", "partitions", "pattern", "t"])
+JSON = st.recursive(st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner))
+CLAIMS = st.dictionaries(st.sampled_from([P0, P1]), st.integers(0, 2))
 TOPICS = st.dictionaries(NAMES, st.integers(0, 20).map(range))
 
 
@@ -70,19 +75,17 @@ class AssignmentTests(SynchronousTestCase):
             if threads:
                 self.assertLessEqual(max(counts.values()) - min(counts.values()), 1)
             order = [mine[TopicPartition(topic, number)] for number in sorted(partitions)] if threads else []
-            self.assertEqual(
-                len([1 for a, b in zip(order, order[1:], strict=False) if a != b]), max(0, len(set(order)) - 1)
-            )
+            self.assertEqual(len(list(groupby(order))), len(set(order)))
 
     @given(TOPICS, MEMBERS, st.randoms(use_true_random=False))
     def test_all_members_agree(
-        self, topics: dict[str, range], members: dict[str, Subscription], random: object
+        self, topics: dict[str, range], members: dict[str, Subscription], random: Random
     ) -> None:
         """
         Nothing depends on the order in which things were read; and the shares are all there is.
         """
         shuffled = list(members.items())
-        random.shuffle(shuffled)  # type: ignore[attr-defined]
+        random.shuffle(shuffled)
         backwards = {name: list(reversed(partitions)) for name, partitions in reversed(topics.items())}
         assigned = assign(topics, members)
         self.assertEqual(assign(backwards, dict(shuffled)), assigned)
@@ -154,17 +157,7 @@ class ZnodeTests(SynchronousTestCase):
         """
         self.assertEqual(OffsetZnode.decode("/x", OffsetZnode.encode(offset)), offset)
 
-    @given(
-        st.one_of(
-            st.binary(),
-            st.recursive(
-                st.none() | st.integers() | st.text(),
-                lambda s: (
-                    st.lists(s) | st.dictionaries(st.sampled_from(["version", "subscription", "pattern", "t"]), s)
-                ),
-            ).map(lambda v: json.dumps(v).encode()),
-        )
-    )
+    @given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
     def test_anything_else_is_refused(self, data: bytes) -> None:
         """
         Whatever stands there is understood or refused, with its path.
@@ -226,10 +219,7 @@ class PositionsTests(SynchronousTestCase):
 
 
 class RebalanceTests(SynchronousTestCase):
-    @given(
-        st.dictionaries(st.sampled_from([P0, P1]), st.integers(0, 2)),
-        st.dictionaries(st.sampled_from([P0, P1]), st.integers(0, 2)),
-    )
+    @given(CLAIMS, CLAIMS)
     def test_plans(self, claimed: dict[TopicPartition, int], wanted: dict[TopicPartition, int]) -> None:
         """
         After letting go and taking one has what one wants; what stays where it is is not let go.
