@@ -11,5 +11,5 @@ cpdef bytes encode_record(object timestamp_delta, Py_ssize_t offset_delta, bytes
 )
 cpdef list decode_records(
     bytes data, Py_ssize_t count, long long base_offset, long long last_offset_delta, long long base_timestamp,
-    object append_time=*
+    object append_time=*, object kind=*, tuple prefix=*
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar, overload
 
 from attrs import define, field
 
@@ -93,6 +94,7 @@ __all__ = [
 ]
 
 NO_TIMESTAMP = -1
+R = TypeVar("R")
 
 
 @define(eq=False)
@@ -130,6 +132,30 @@ class BatchBuilder:
         self._encoded.append(encoded)
         self._body = None
         self.size += len(encoded)
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        self.count = count + 1
+        return count
+
+    def append_within(
+        self, limit: int, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers = ()
+    ) -> int:
+        """
+        Add a record if the batch stays within ``limit`` bytes, uncompressed, with it; an empty batch takes any.
+
+        :returns: the record's offset within the batch; −1 if it has no room.
+        :raises ValueError: as :meth:`append`.
+        """
+        count = self.count
+        if count == 0:
+            return self.append(timestamp, key, value, headers)
+        encoded = encode_record(timestamp - self.base_timestamp, count, key, value, headers)
+        size = self.size + len(encoded)
+        if size > limit:
+            return -1
+        self._encoded.append(encoded)
+        self._body = None
+        self.size = size
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
         self.count = count + 1
@@ -293,13 +319,28 @@ def rewrite_batch(
     )
 
 
+@overload
 def decode_batch(
     buf: Buffer, pos: int = 0, *, header: BatchHeader | None = None, limit: int = MAX_DECOMPRESSED
-) -> list[Record]:
+) -> list[Record]: ...
+@overload
+def decode_batch(
+    buf: Buffer, pos: int = 0, *, header: BatchHeader | None = None, kind: type[R], prefix: tuple[object, ...]
+) -> list[R]: ...
+def decode_batch(
+    buf: Buffer,
+    pos: int = 0,
+    *,
+    header: BatchHeader | None = None,
+    limit: int = MAX_DECOMPRESSED,
+    kind: type[Any] = Record,
+    prefix: tuple[object, ...] = (),
+) -> list[Any]:
     """
     Read all records of the batch at ``pos``. The CRC is for the caller to check: see :func:`check_crc`.
 
     :param header: the batch's header, if it was read before.
+    :param kind: what to make of each record: a named tuple of its fields, with ``prefix`` before them.
     :param limit: the most bytes the records may have, decompressed.
     :raises DecodeError: the batch is malformed.
     :raises ApiError: from decompression: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or UNSUPPORTED_COMPRESSION_TYPE.
@@ -322,6 +363,8 @@ def decode_batch(
         header.last_offset_delta,
         header.base_timestamp,
         header.max_timestamp if header.log_append_time else None,
+        kind,
+        prefix,
     )
 
 

@@ -10,6 +10,8 @@ that make it fast are in ``_kernel.pxd``, and every index stays checked. :mod:`l
 
 from __future__ import annotations
 
+from typing import Any
+
 from logbus.errors import DecodeError
 from logbus.records.binary import SMALL, SMALL_VARINTS, decode_varint, decode_varlong, encode_varint
 from logbus.records.header import MIN_RECORD_SIZE
@@ -64,18 +66,21 @@ def decode_records(
     last_offset_delta: int,
     base_timestamp: int,
     append_time: int | None = None,
-) -> list[Record]:
+    kind: type = Record,
+    prefix: tuple[object, ...] = (),
+) -> list[Any]:
     """
     Read the records of a batch.
 
     :param data: the records section, decompressed; ``count`` records must fill it exactly.
     :param append_time: the timestamp of every record, if the broker stamped the batch.
+    :param kind: what to make of each record: a named tuple of its fields, with ``prefix`` before them.
     :raises DecodeError: the bytes are not ``count`` records with rising offsets up to ``last_offset_delta``.
     """
     end = len(data)
     if not 0 <= count * MIN_RECORD_SIZE <= end:
         raise DecodeError(f"{count} records cannot lie in {end} bytes")
-    records: list[Record] = []
+    records: list[Any] = []
     pos = 0
     last_delta = -1
     key: bytes | None
@@ -176,14 +181,15 @@ def decode_records(
             # Fields may have run past the record, but never without this noticing.
             if pos != record_end:
                 raise DecodeError(f"a record's fields end at {pos}, the record at {record_end}")
-            records.append(_new_tuple(Record, (base_offset + delta, timestamp, key, value, headers)))
+            fields = (base_offset + delta, timestamp if append_time is None else append_time, key, value, headers)
+            records.append(_new_tuple(kind, prefix + fields if prefix else fields))
     except IndexError:
         raise DecodeError(f"the bytes end inside record {len(records)}") from None
     if pos != end:
         raise DecodeError(f"{end - pos} bytes follow the last of {count} records")
     if last_delta > last_offset_delta:
         raise DecodeError(f"offset delta {last_delta} is beyond the batch's last, {last_offset_delta}")
-    return records if append_time is None else _stamped(records, append_time)
+    return records
 
 
 def _sum(base: int, delta: int) -> int:
@@ -192,10 +198,6 @@ def _sum(base: int, delta: int) -> int:
     if not _INT64_MIN <= timestamp <= _INT64_MAX:
         raise DecodeError(f"a record's timestamp, {base} and {delta}, is outside 64 bits")
     return timestamp
-
-
-def _stamped(records: list[Record], append_time: int) -> list[Record]:
-    return [_new_tuple(Record, (offset, append_time, *rest)) for offset, _, *rest in records]
 
 
 def _decode_headers(data: bytes, pos: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
