@@ -136,8 +136,9 @@ class MarkerSender:
             self._later(delivery, partitions)
             return
         here: list[TopicPartition] = []
-        touched: set[int] = set()
-        for partition in partitions:
+        touched: dict[int, None] = {}
+        # In an order that does not hang on how the process hashes: what happens can be made to happen again.
+        for partition in sorted(partitions):
             image = self.metadata.partition(partition)
             if image is None:
                 # Deleted: nobody waits for the end of a transaction there.
@@ -148,7 +149,7 @@ class MarkerSender:
                 self._later(delivery, [partition])
             else:
                 self._queues.setdefault(image.leader, deque()).append((delivery, partition))
-                touched.add(image.leader)
+                touched[image.leader] = None
         if here:
             self.writer.write(delivery.ending, here).addCallback(self._written_here, delivery).addErrback(self._failed)
         for broker_id in touched:

@@ -68,7 +68,7 @@ class TransactionShard:
     log: StateLog
     holds: Callable[[TransactionShard, Transaction], None]
     entries: dict[str, Entry] = field(factory=dict, init=False)
-    ongoing: set[str] = field(factory=set, init=False)
+    ongoing: dict[str, None] = field(factory=dict, init=False)
     partitions: int = field(default=0, init=False)
     loading: bool = field(default=True, init=False)
     closed: bool = field(default=False, init=False)
@@ -127,9 +127,9 @@ class TransactionShard:
         self.partitions += len(transaction.partitions) - before
         entry.current = transaction
         if transaction.state is TransactionState.ONGOING:
-            self.ongoing.add(transactional_id)
+            self.ongoing[transactional_id] = None
         else:
-            self.ongoing.discard(transactional_id)
+            self.ongoing.pop(transactional_id, None)
 
     def forget(self, transactional_ids: Collection[str]) -> None:
         """

@@ -131,7 +131,7 @@ class ShardTests(SynchronousTestCase):
         ):
             self.shard.put(transaction(state, partitions=partitions))
             self.durable()
-            self.assertEqual((self.shard.ongoing, self.shard.partitions), (ongoing, partitions))
+            self.assertEqual((set(self.shard.ongoing), self.shard.partitions), (ongoing, partitions))
 
     def test_forgetting(self) -> None:
         """Ids go when their tombstones last; those whose do not stay, and can be used."""
