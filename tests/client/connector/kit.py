@@ -234,7 +234,9 @@ class Group:
         given = {
             "auto_offset_reset": "earliest",
             "auto_commit_interval": 1.0,
+            # Longer than a session: who died holds what it had for so long.
             "rebalance_backoff": 0.5,
+            "rebalance_max_retries": 20,
             "consumer_id": name,
             "wall_clock": lambda: 1_700_000_000.0,
             **options,

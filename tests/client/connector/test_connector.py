@@ -396,7 +396,7 @@ class FailureTests(GroupCase):
         After so many attempts joining fails, says who holds what, and the member has left again.
         """
         self.group.write("/consumers/g/owners/t/1", b"g_zombie-0")
-        joining = self.group.reader("a").connector.create_message_streams({"t": 1})
+        joining = self.group.reader("a", rebalance_max_retries=4).connector.create_message_streams({"t": 1})
         self.group.settle(1.9)
         self.assertNoResult(joining)
         self.group.settle(1)
@@ -443,6 +443,6 @@ class FailureTests(GroupCase):
     def test_offsets_that_cannot_be_read(self) -> None:
         """A partition whose offset is not a number is not read from anywhere else; the error names the node."""
         self.group.write("/consumers/g/offsets/t/1", b"many")
-        joining = self.group.reader("a").connector.create_message_streams({"t": 1})
+        joining = self.group.reader("a", rebalance_max_retries=4).connector.create_message_streams({"t": 1})
         self.group.settle(4)
         self.assertIn("/consumers/g/offsets/t/1", str(self.failureResultOf(joining, RebalanceFailed).value))

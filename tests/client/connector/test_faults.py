@@ -1,0 +1,238 @@
+"""
+Members that die, are cut off and lose their sessions at any request to ZooKeeper: the others take over, and nothing
+that was committed was not done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.logger import globalLogPublisher
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.errors import LogbusError
+from tests.client.connector.kit import SESSION_SECONDS, FaultyStore, Group, GroupCase, Reader
+
+Fault = Callable[[Group, FaultyStore], None]
+
+REBALANCED = SESSION_SECONDS + 4
+STEP = 0.25
+
+
+def killed(group: Group, store: FaultyStore) -> None:
+    """The process ends before its request arrives."""
+    _reader(group, store).die()
+
+
+def killed_late(group: Group, store: FaultyStore) -> None:
+    """The process ends before the answer arrives."""
+    _reader(group, store).die(applied=True)
+
+
+def cut_off(group: Group, store: FaultyStore) -> None:
+    """The connection breaks before the request arrives, and is mended soon."""
+    store.suspend()
+    group.clock.callLater(1.0, store.resume)
+
+
+def cut_off_late(group: Group, store: FaultyStore) -> None:
+    """The connection breaks before the answer arrives, and is mended soon."""
+    store.suspend(applied=True)
+    group.clock.callLater(1.0, store.resume)
+
+
+def expired(group: Group, store: FaultyStore) -> None:
+    """The session ends, and another one begins."""
+    store.expire()
+
+
+def expired_while_away(group: Group, store: FaultyStore) -> None:
+    """The connection breaks, the session ends unnoticed, and others take over before it is mended."""
+    store.suspend(applied=True)
+    group.clock.callLater(1.0, store.expire)
+    group.clock.callLater(3.0, store.resume)
+
+
+def _reader(group: Group, store: FaultyStore) -> Reader:
+    return next(each for each in group.readers if each.store is store)
+
+
+class FaultAtAnyRequest(SynchronousTestCase):
+    """
+    Two members read, a third comes; one of them meets a fault at its n-th request, for every n of a run without faults.
+    """
+
+    def play(self, victim: int, fault: Fault | None, at: int, exclusive: bool) -> int:
+        """One run; how many requests the victim made."""
+        group = Group()
+        group.topic("t", 4)
+        for partition in range(4):
+            group.brokers.topics["t"][partition].put(b"1", b"2")
+        for number, name in enumerate("abc"):
+            reader = group.reader(name, seconds=0.1)
+            if number == victim and fault is not None:
+                reader.store.fault = at, lambda store: fault(group, store)
+            reader.read({"t": 2})
+            for _ in range(6):
+                group.settle(STEP, STEP)
+                if exclusive:
+                    group.check_exclusive()
+        made = group.readers[victim].store.requests
+        for partition in range(4):
+            group.brokers.topics["t"][partition].put(b"3")
+        group.settle(REBALANCED, STEP)
+        group.check_balanced("t")
+        group.check_nothing_skipped()
+        everything = {("t", partition, offset) for partition in range(4) for offset in range(3)}
+        self.assertEqual(group.done(), everything)
+        alive = [each for each in group.readers if each.alive]
+        self.assertEqual(group.names("/consumers/g/ids"), sorted(each.connector.consumer_id for each in alive))
+        self.assertEqual([each.errors for each in alive], [[] for _ in alive])
+        self.assertEqual([group.committed("t", partition) for partition in range(4)], [3, 3, 3, 3])
+        group.stop()
+        if len(alive) == 3:
+            self.assertEqual(group.clock.getDelayedCalls(), [])
+        return made
+
+    def everywhere(self, fault: Fault, *, exclusive: bool = True) -> None:
+        """Each member in turn, at each of its requests."""
+        for victim in range(3):
+            requests = self.play(victim, None, 0, True)
+            self.assertGreater(requests, 15)
+            for at in range(1, requests + 1):
+                try:
+                    self.play(victim, fault, at, exclusive)
+                except BaseException as e:
+                    e.add_note(f"{fault.__name__}: member {victim} at request {at} of {requests}")
+                    raise
+
+    def test_killed(self) -> None:
+        """Whoever dies, and whenever: the others have all partitions, and go on where it was done."""
+        self.everywhere(killed)
+
+    def test_killed_late(self) -> None:
+        """The same, where its last request was served."""
+        self.everywhere(killed_late)
+
+    def test_cut_off(self) -> None:
+        """Who is cut off for a moment finds out what of its requests was served, and everybody has their share."""
+        self.everywhere(cut_off)
+
+    def test_cut_off_late(self) -> None:
+        """The same, where its last request was served."""
+        self.everywhere(cut_off_late)
+
+    def test_expired(self) -> None:
+        """Who loses its session delivers nothing more, and joins again."""
+        self.everywhere(expired)
+
+    def test_expired_while_away(self) -> None:
+        """
+        Who loses its session while it is away reads on until it is back, beside the new owners; then it joins again,
+        and has committed nothing meanwhile.
+        """
+        self.everywhere(expired_while_away, exclusive=False)
+
+
+class AwayTests(GroupCase):
+    """ZooKeeper out of reach."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.logged: list[str] = []
+        globalLogPublisher.addObserver(self._hear)
+        self.addCleanup(globalLogPublisher.removeObserver, self._hear)
+
+    def _hear(self, event: dict[str, object]) -> None:
+        if event.get("log_format"):
+            self.logged.append(str(event["log_format"]).format(**event))
+
+    def said(self, words: str) -> int:
+        return len([line for line in self.logged if words in line])
+
+    def test_read_on(self) -> None:
+        """It reads on, cannot commit, says so once, and commits all when ZooKeeper is back."""
+        a = self.group.reader("a").read({"t": 1})
+        self.group.settle(1)
+        a.store.suspend()
+        self.put(b"1", b"2")
+        self.group.settle(5)
+        self.assertEqual(a.values, [b"1", b"2"])
+        self.assertEqual(self.group.committed("t", 0), 0)
+        self.assertEqual(self.said("reads on, and cannot commit until it is back"), 1)
+        self.assertEqual(self.said("offsets cannot be committed: ZooKeeper is out of reach"), 1)
+        self.failureResultOf(a.connector.commit_offsets(), LogbusError)
+        a.store.resume()
+        self.group.settle(2)
+        self.assertEqual(self.group.committed("t", 0), 2)
+        self.assertEqual(self.said("commits offsets again"), 1)
+        self.group.check_balanced("t")
+
+    def test_what_changed_meanwhile(self) -> None:
+        """Watches are gone with a connection: when it is back, everything is looked at anew."""
+        a = self.group.reader("a").read({"t": 1})
+        self.group.settle(1)
+        a.store.suspend()
+        self.group.topic("t", 6)
+        b = self.group.reader("b").read({"t": 1})
+        self.group.settle(1)
+        self.assertEqual(len(b.connector.owned), 0 + 2)
+        a.store.resume()
+        self.group.settle(1)
+        self.group.check_balanced("t")
+
+    def test_expired(self) -> None:
+        """Without a session nothing is delivered any more, not even what was read ahead, and nothing is committed."""
+        self.put(*(b"%d" % n for n in range(100)))
+        a = self.group.reader("a", seconds=0.3).read({"t": 1})
+        b = self.group.reader("b").read({"t": 1})
+        self.group.settle(1)
+        taken = len(a.taken)
+        committed = self.group.committed("t", 0)
+        self.assertGreater(taken, 1)
+        a.store.suspend()
+        a.store.expire()
+        self.group.settle(2)
+        self.assertGreater(len(a.taken), taken)
+        self.assertEqual(len(b.done), 100 - (committed or 0))
+        taken = len(a.taken)
+        self.put(b"new")
+        a.store.resume()
+        self.assertEqual(a.connector.owned, frozenset())
+        self.group.settle(0.2)
+        self.assertEqual(self.group.names("/consumers/g/ids"), ["g_a", "g_b"])
+        self.group.settle(5)
+        self.group.check_balanced("t")
+        self.assertEqual(self.said("its 2 partitions are somebody else's"), 1)
+
+    def test_leaving_while_away(self) -> None:
+        """The end takes no time when nobody can be told; the others hear of it from ZooKeeper."""
+        a = self.group.reader("a").read({"t": 1})
+        b = self.group.reader("b").read({"t": 1})
+        self.group.settle(1)
+        a.store.suspend()
+        done = a.connector.shutdown()
+        self.group.settle(0.1)
+        self.successResultOf(done)
+        self.assertEqual(self.said("leaves, and cannot say so"), 1)
+        self.group.ensemble.end(a.store.session_id)
+        self.group.settle(1)
+        self.assertEqual(len(b.connector.owned), 4)
+        a.store.resume()
+
+    def test_joining_while_away(self) -> None:
+        """Who begins while nobody answers joins when somebody does."""
+        a = self.group.reader("a")
+        a.store.suspend()
+        a.read({"t": 1})
+        self.group.settle(1)
+        a.store.resume()
+        self.group.settle(1)
+        self.group.check_balanced("t")
+
+    def test_closed(self) -> None:
+        """A store that is closed is no store."""
+        a = self.group.reader("a")
+        self.group.now(a.store.close())
+        a.read({"t": 1})
+        self.assertEqual(len(a.errors), 1)
