@@ -308,15 +308,21 @@ class TopicAdmin:
         return Deferred.fromCoroutine(answered())
 
     def _in_time(self, work: Deferred[T], timeout_ms: int) -> Deferred[bool]:
-        """Whether ``work`` ends in time; if not, it goes on, and its failure is logged."""
+        """Whether ``work`` ends in time; if not, it goes on, with another controller if this one is replaced."""
         in_time: Deferred[bool] = Deferred()
         seconds = (timeout_ms if timeout_ms > 0 else WAIT_MS) / 1000
         timer = self.clock.callLater(seconds, lambda: in_time.callback(False))
 
+        def late(failure: Failure) -> None:
+            if failure.check(ApiError) is not None:
+                self._log.info("not finished here after its request had timed out: {error}", error=failure.value)
+            else:
+                self._log.failure("administration failed after its request had timed out", failure)
+
         def done(result: T | Failure) -> None:
             if in_time.called:
                 if isinstance(result, Failure):
-                    self._log.failure("administration failed after its request had timed out", result)
+                    late(result)
                 return
             timer.cancel()
             if isinstance(result, Failure):

@@ -230,6 +230,17 @@ class DeletionTests(TopicCase):
         self.node.host.release()
         self.assertIsNone(self.cluster.ensemble.tree.exists("/brokers/topics/t"))
 
+    def test_replaced_meanwhile(self) -> None:
+        """If this broker is the controller no more by then, the next one goes on: no failure to look into."""
+        self.create(NewTopic("t"))
+        self.node.host.hold()
+        answer = self.admin.delete_topics(["t"], timeout_ms=100)
+        self.cluster.clock.advance(0.2)
+        self.refused(Code.REQUEST_TIMED_OUT, self.successResultOf(answer)[0])
+        self.node.controller._leave_office()
+        self.node.host.release()
+        self.assertEqual(self.flushLoggedErrors(), [])
+
 
 class GrowthTests(TopicCase):
     """CreatePartitions."""
