@@ -16,11 +16,12 @@ from logbus.errors import ApiError
 
 if TYPE_CHECKING:
     from logbus.client.cluster import Cluster
+    from logbus.client.fetched import ConsumerRecord
     from logbus.client.fetcher import Isolation
     from logbus.model import TopicPartition
     from logbus.records.record import Record
 
-Render = Callable[[str, int, "Record"], bytes]
+Render = Callable[[str, int, "Record | ConsumerRecord"], bytes]
 
 
 @click.command()
@@ -191,7 +192,7 @@ def renderer(template: str | None, as_json: bool, key_separator: str | None) -> 
     return lambda topic, partition, record: (record.value or b"") + b"\n"
 
 
-def _as_json(topic: str, partition: int, record: Record) -> bytes:
+def _as_json(topic: str, partition: int, record: Record | ConsumerRecord) -> bytes:
     found: dict[str, object] = {
         "topic": topic,
         "partition": partition,
@@ -237,7 +238,7 @@ def _by_template(template: str) -> Render:
         else:
             parts.append(each.encode("utf-8", "surrogateescape"))
 
-    def render(topic: str, partition: int, record: Record) -> bytes:
+    def render(topic: str, partition: int, record: Record | ConsumerRecord) -> bytes:
         return b"".join([each if isinstance(each, bytes) else each(topic, partition, record) for each in parts])
 
     return render

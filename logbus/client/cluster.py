@@ -106,10 +106,10 @@ class Cluster:
         known = None if topic is None else topic.partitions.get(partition.partition)
         if topic is None or known is None or leader < 0 or leader_epoch <= known.leader_epoch:
             return False
-        nodes = {each.node_id: each for each in nodes}
-        if leader not in nodes and leader not in self.nodes:
+        found = {each.node_id: each for each in nodes}
+        if leader not in found and leader not in self.nodes:
             return False
-        self.nodes = {**self.nodes, **nodes}
+        self.nodes = {**self.nodes, **found}
         changed = evolve(known, leader=leader, leader_epoch=leader_epoch)
         self._topics[topic.name] = evolve(topic, partitions={**topic.partitions, known.index: changed})
         return True
@@ -134,7 +134,7 @@ class Cluster:
         """All topics by name, asked for anew."""
         return Deferred.fromCoroutine(self._all_topics())
 
-    def look_up(self, names: Iterable[str]) -> Deferred[dict[str, ApiError | None]]:
+    def ask_about(self, names: Iterable[str]) -> Deferred[dict[str, ApiError | None]]:
         """
         Ask for topics anew, in one request, and go by what is known of them until the answer comes.
 

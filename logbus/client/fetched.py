@@ -1,21 +1,35 @@
 """
 What a consumer makes of a partition's part of a Fetch answer.
+
+Batches are kept as they came, and decoded when they are taken out: so what is read ahead takes the memory that it took
+on the wire, however well it is compressed.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from logbus.errors import ApiError, ErrorCode
-from logbus.model import TopicPartition
-from logbus.records.batch import check_crc, decode_batch, iter_batches
+from attrs import define, field
+
+from logbus.errors import ApiError, DecodeError, ErrorCode
+from logbus.model import NO_EPOCH, TopicPartition
+from logbus.records.batch import BatchHeader, check_crc, decode_batch, iter_batches
 from logbus.records.committed import CommittedFilter
-from logbus.records.record import Record
 from logbus.wire.messages.records import PartitionData
+
+ENOUGH = 2000
+"""Records to decode at a time, but whole batches."""
 
 
 class ConsumerRecord(NamedTuple):
-    """A record, and where it was read."""
+    """
+    A record, and where it was read.
+
+    :ivar timestamp: milliseconds since 1970; -1 is none.
+    :ivar key: bytes, or what the consumer's deserializer made of them; None is no key.
+    :ivar value: the same; None is a tombstone: compaction removes the key.
+    :ivar headers: pairs of name and value, in order.
+    """
 
     topic: str
     partition: int
@@ -33,39 +47,101 @@ class Fetched(NamedTuple):
     :ivar next_offset: where the partition is read on from. It may go forward without records: markers of transactions
         and what compaction removed have offsets, too.
     :ivar high_watermark: where the partition ended, for readers, when this was read.
+    :ivar epoch: the leader epoch of what lies before ``next_offset``, −1 if it is not known.
+    :ivar size: bytes that it took on the wire.
     """
 
     partition: TopicPartition
-    records: list[Record]
+    records: list[ConsumerRecord]
     next_offset: int
     high_watermark: int
     size: int
+    epoch: int = NO_EPOCH
 
 
-def read_answer(partition: TopicPartition, offset: int, data: PartitionData, committed: bool) -> Fetched:
+@define(eq=False)
+class Chunk:
     """
-    The records from ``offset`` on; what lies before it in the first batch is left out.
+    Batches of one partition, as they came.
 
-    :param committed: leave out what aborted transactions wrote, too, as the answer names them.
-    :raises ApiError: CORRUPT_MESSAGE: a batch is damaged.
+    :ivar offset: what lies before it in the first batch is left out.
+    :ivar size: bytes that are left.
+    """
+
+    partition: TopicPartition
+    offset: int
+    high_watermark: int
+    size: int
+    _data: bytes
+    _hidden: CommittedFilter
+    _pos: int = field(default=0, init=False)
+
+    def take(self) -> Fetched:
+        """
+        Decode a few batches more.
+
+        :raises ApiError: CORRUPT_MESSAGE: a batch is damaged; it stays the next.
+        """
+        data, offset, before, epoch = self._data, self.offset, self._pos, NO_EPOCH
+        place = tuple(self.partition)
+        records: list[ConsumerRecord] = []
+        try:
+            for pos, header in iter_batches(data, before):
+                if not check_crc(data, pos, header):
+                    raise DecodeError("the CRC does not match")
+                hidden = self._hidden.hides(data, pos, header)
+                if header.next_offset > offset:
+                    if not hidden:
+                        batch = decode_batch(data, pos, header=header, kind=ConsumerRecord, prefix=place)
+                        if header.base_offset < offset:
+                            batch = [each for each in batch if each.offset >= offset]
+                        records = records + batch if records else batch
+                    offset = header.next_offset
+                epoch = header.leader_epoch
+                self._pos = pos + header.size
+                if len(records) >= ENOUGH:
+                    break
+            else:
+                self._pos = len(data)
+        except (DecodeError, ApiError) as e:
+            if not records:
+                raise damaged(self.partition, offset, e) from e
+            # What came before the damage is handed out first.
+        self.offset = offset
+        taken = self._pos - before
+        self.size -= taken
+        return Fetched(self.partition, records, offset, self.high_watermark, taken, epoch)
+
+
+def damaged(partition: TopicPartition, offset: int, error: Exception) -> ApiError:
+    """The error that stands for a batch that cannot be read."""
+    code = error.code if isinstance(error, ApiError) else ErrorCode.CORRUPT_MESSAGE
+    return ApiError(code, f"{partition}: the batch at offset {offset} cannot be read: {error}")
+
+
+def chunk_of(
+    partition: TopicPartition, offset: int, data: PartitionData, committed: bool
+) -> tuple[Chunk, BatchHeader] | None:
+    """
+    Keep what an answer says of a partition; its records may be lent, and are copied.
+
+    :param offset: the one that was asked for.
+    :param committed: leave out what aborted transactions wrote, as the answer names them.
+    :returns: the batches, and the header of the last one; None if there is no whole batch.
+    :raises ApiError: CORRUPT_MESSAGE: these are no batches.
     """
     raw = data.records
-    buffer = raw if isinstance(raw, (bytes, bytearray, memoryview)) else b""
-    records: list[Record] = []
-    aborted = [(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()]
-    hidden = CommittedFilter(aborted if committed else ())
-    for pos, header in iter_batches(buffer):
-        if not check_crc(buffer, pos, header):
-            raise ApiError(
-                ErrorCode.CORRUPT_MESSAGE,
-                f"{partition}: the CRC of the batch at offset {header.base_offset} does not match",
-            )
-        is_hidden = hidden.hides(buffer, pos, header)
-        if header.next_offset <= offset:
-            continue
-        if not is_hidden:
-            batch = decode_batch(buffer, pos, header=header)
-            records += batch if header.base_offset >= offset else [each for each in batch if each.offset >= offset]
-        offset = header.next_offset
-    end = data.last_stable_offset if committed else data.high_watermark
-    return Fetched(partition, records, offset, end, len(buffer))
+    if not isinstance(raw, (bytes, bytearray, memoryview)) or not len(raw):
+        return None
+    last, end = None, 0
+    try:
+        for pos, header in iter_batches(raw):
+            last, end = header, pos + header.size
+    except DecodeError as e:
+        raise damaged(partition, offset, e) from e
+    if last is None or last.next_offset <= offset:
+        return None
+    aborted = [(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()] if committed else ()
+    high_watermark = data.last_stable_offset if committed else data.high_watermark
+    whole = bytes(raw[:end])
+    return Chunk(partition, offset, high_watermark, end, whole, CommittedFilter(aborted)), last

@@ -1,81 +1,50 @@
 """
-Reads partitions from where one says, without a group.
+The engine of consumers: partitions and positions in, records out, read ahead.
 
 .. code-block:: python
 
-    consumer = Fetcher(cluster)
-    consumer.assign({TopicPartition("orders", 0): EARLIEST})
-    async for record in consumer:
-        print(record.offset, record.value)
+    fetcher = Fetcher(cluster)
+    fetcher.assign({TopicPartition("orders", 0): EARLIEST})
+    fetched = await fetcher.poll()
 
-One fetch at a time is under way to each leader, on a connection of its own, and goes on while records of the one before
-are taken out.
+One fetch at a time is under way to each broker, on a connection of its own, and goes on while records of the one before
+are taken out. What is read ahead is bounded in bytes, over all partitions.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Coroutine, Mapping
-from typing import Any, Literal
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any
 
-from attrs import define, frozen
-from twisted.internet.defer import CancelledError, Deferred, succeed
-from twisted.internet.task import deferLater
+from twisted.internet.defer import CancelledError, Deferred, fail, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.client.cluster import Cluster
-from logbus.client.fetched import ConsumerRecord, Fetched, read_answer
-from logbus.client.offsets import EARLIEST, LATEST, list_offsets
-from logbus.client.retry import api_error, is_retriable
+from logbus.client.fetched import Chunk, ConsumerRecord, Fetched
+from logbus.client.fetching import BrokerFetches, FetchOptions, Met
+from logbus.client.locating import Trouble, find_leaders, find_offsets
+from logbus.client.readahead import Problem, ReadAhead
+from logbus.client.retry import is_retriable
+from logbus.client.source import AtTime, Isolation, Position, Reset, Source, reset_position
 from logbus.errors import ApiError, ErrorCode, LogbusError
-from logbus.model import TopicPartition
-from logbus.wire.messages.records import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from logbus.wire.schema import ZERO_UUID
+from logbus.model import NO_EPOCH, OffsetAndEpoch, TopicPartition
 
-_FETCH = 1
-_LAST_VERSION_BY_NAME = 12
-Reset = Literal["earliest", "latest", "none"]
-Isolation = Literal["read_uncommitted", "read_committed"]
-
-
-@frozen
-class AtTime:
-    """The first record at or after a time, or the end if there is none; milliseconds since 1970."""
-
-    ms: int
-
-
-Position = int | AtTime
-"""An offset, :data:`~logbus.client.offsets.EARLIEST`, :data:`~logbus.client.offsets.LATEST`, or a time."""
-
-
-@define(eq=False)
-class _Source:
-    """
-    A partition that is read.
-
-    :ivar offset: the next to fetch.
-    :ivar wanted: where to go instead, once it is found out.
-    :ivar turn: grows with every seek; answers to questions of an earlier one are void.
-    """
-
-    partition: TopicPartition
-    wanted: Position | None
-    offset: int = -1
-    turn: int = 0
-    lost: bool = False
+__all__ = ["AtTime", "Fetcher", "Isolation", "Position", "Reset"]
 
 
 class Fetcher:
     """
-    :param cluster: where from; closed by its owner, not by the consumer.
+    :param cluster: where from; closed by its owner, not by the fetcher.
     :param reset: where to go on when an offset is not kept any more, or not yet there: ``none`` makes it an error.
     :param max_wait: seconds a broker holds a fetch that finds fewer than ``min_bytes``.
     :param max_bytes: of one answer.
     :param partition_max_bytes: of one partition in it.
-    :param queue_bytes: from so many bytes read and not taken on, nothing more is fetched.
+    :param queue_bytes: the most that is read ahead, of all partitions and as it came over the network, answers on their
+        way included. A batch that is larger is read all the same (KIP-74).
     :param isolation: whether records of transactions are read only once they are committed.
+    :param rack: where we are: brokers may name a replica nearby to read from (KIP-392).
+    :param patience: seconds for which a topic or partition may be missing before that is an error.
     """
 
     _log = Logger()
@@ -89,49 +58,100 @@ class Fetcher:
         min_bytes: int = 1,
         max_bytes: int = 16 * 1024 * 1024,
         partition_max_bytes: int = 4 * 1024 * 1024,
-        queue_bytes: int = 16 * 1024 * 1024,
+        queue_bytes: int = 32 * 1024 * 1024,
         isolation: Isolation = "read_uncommitted",
+        rack: str | None = None,
+        patience: float = 0.5,
     ) -> None:
         self._cluster = cluster
         self._clock = cluster.reactor
         self._lane = cluster.lane("fetch")
-        self._reset = reset
-        self._max_wait = max_wait
-        self._min_bytes = min_bytes
-        self._max_bytes = max_bytes
-        self._partition_max_bytes = partition_max_bytes
-        self._queue_bytes = queue_bytes
-        self._committed = isolation == "read_committed"
-        self._sources: dict[TopicPartition, _Source] = {}
-        self._queue: deque[tuple[_Source, int, Fetched]] = deque()
-        self._queued = 0
-        self._current: deque[ConsumerRecord] = deque()
-        self._fetching: set[int] = set()
-        self._resolving = False
-        self._attempt = 0
+        self._reset: Reset = reset
+        self._patience = patience
+        committed = isolation == "read_committed"
+        self._options = FetchOptions(
+            max_wait, min_bytes, max_bytes, partition_max_bytes, queue_bytes, committed, rack or ""
+        )
+        self._sources: dict[TopicPartition, Source] = {}
+        self._ahead = ReadAhead()
+        self._brokers: dict[int, BrokerFetches] = {}
+        self._looking = False
+        self._locating: set[int] = set()
+        self._is_full = False
         self._waiting: list[Deferred[Fetched]] = []
         self._tasks: set[Deferred[None]] = set()
-        self._error: Exception | None = None
+        self._wake: Any = None
+        self._current: list[ConsumerRecord] = []
         self._closed = False
+
+    # What is read.
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read."""
+        return frozenset(self._sources)
 
     def assign(self, positions: Mapping[TopicPartition, Position]) -> None:
         """Read these partitions from these positions on, and no others."""
-        self._sources = {partition: _Source(partition, position) for partition, position in positions.items()}
-        self._queue.clear()
-        self._current.clear()
-        self._queued = 0
+        self.remove(list(self._sources))
+        self.add(positions)
 
-    def seek(self, partition: TopicPartition, position: Position) -> None:
+    def add(self, positions: Mapping[TopicPartition, Position], epochs: Mapping[TopicPartition, int] = {}) -> None:
+        """
+        Read these partitions, too; those that are read already go on from the positions.
+
+        :param epochs: the leader epochs of what lies before them, where they are known: a log that was cut off since is
+            noticed (KIP-320).
+        """
+        for partition, position in positions.items():
+            self._ahead.drop(partition)
+            source = self._sources.setdefault(partition, Source(partition))
+            source.go_to(position, epochs.get(partition, NO_EPOCH))
+        self._go_on()
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these no more; what was read ahead of them is dropped."""
+        for partition in partitions:
+            if self._sources.pop(partition, None) is not None:
+                self._ahead.resume(partition)
+                self._ahead.drop(partition)
+
+    def seek(self, partition: TopicPartition, position: Position, epoch: int = NO_EPOCH) -> None:
         """
         Go on elsewhere in a partition; what was read ahead is dropped.
 
         :raises KeyError: the partition is not assigned.
         """
-        source = self._sources[partition]
-        source.turn += 1
-        source.wanted = position
-        self._current = deque(each for each in self._current if (each.topic, each.partition) != partition)
-        self._error = None
+        self._sources[partition].go_to(position, epoch)
+        self._ahead.drop(partition)
+        self._go_on()
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """
+        Hand out nothing of these, and fetch nothing more. What was read ahead is kept if it is not much.
+
+        :raises KeyError: one is not assigned.
+        """
+        for partition in partitions:
+            self._sources[partition].paused = True
+            self._ahead.pause(partition)
+        self._make_room()
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """
+        Go on with these.
+
+        :raises KeyError: one is not assigned.
+        """
+        for partition in partitions:
+            self._sources[partition].paused = False
+            self._ahead.resume(partition)
+        self._serve()
+        self._go_on()
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        return frozenset(each.partition for each in self._sources.values() if each.paused)
 
     def position(self, partition: TopicPartition) -> int | None:
         """
@@ -140,37 +160,74 @@ class Fetcher:
         :raises KeyError: the partition is not assigned.
         """
         source = self._sources[partition]
-        for each in self._current:
-            if (each.topic, each.partition) == partition:
-                return each.offset
-        for queued, turn, fetched in self._queue:
-            if queued is source and turn == source.turn:
-                return fetched.records[0].offset if fetched.records else fetched.next_offset
-        return source.offset if source.wanted is None else None
+        return None if source.wanted is not None and not self._ahead.holds(partition) else source.position
+
+    def epoch(self, partition: TopicPartition) -> int:
+        """The leader epoch of what was taken out last, −1 if it is not known."""
+        return self._sources[partition].position_epoch
+
+    def high_watermark(self, partition: TopicPartition) -> int | None:
+        """Where the partition ended, for readers, when it was read last; None if it was not yet."""
+        return self._sources[partition].high_watermark
+
+    # What comes out.
+
+    def take(self) -> Fetched | None:
+        """
+        The next records of any partition, if there are some now.
+
+        :raises ApiError: as :meth:`poll`.
+        """
+        if not self._ahead:
+            return None
+        source = self._sources[self._ahead.next]
+        try:
+            fetched = self._ahead.take()
+        except ApiError:
+            source.reread()
+            source.stuck = False
+            source.failed(self._clock.seconds(), self._cluster.backoff)
+            self._go_on()
+            raise
+        source.position = fetched.next_offset
+        if fetched.epoch != NO_EPOCH:
+            source.position_epoch = fetched.epoch
+        if self._is_full and self._has_room():
+            self._go_on()
+        return fetched
+
+    def put_back(self, fetched: Fetched, position: int) -> None:
+        """
+        Take back what was taken last of a partition, or the rest of it: it comes next.
+
+        :param position: where it begins. What is not read any more is dropped.
+        """
+        source = self._sources.get(fetched.partition)
+        if source is not None:
+            source.position = position
+            self._ahead.put_back(fetched)
 
     def poll(self) -> Deferred[Fetched]:
         """
         The next records of any partition, waiting for some. A partition may go forward without records: then there
         are none in it.
 
+        Cancelling the Deferred loses nothing: what comes is for the next one who asks.
+
         :raises ApiError: (in the Deferred) OFFSET_OUT_OF_RANGE where ``reset`` is none; a topic that is gone;
-            records that are damaged.
+            records that are damaged. Who asks again is told again, if it is still so: :meth:`seek` leads on.
         """
-        while self._queue:
-            source, turn, fetched = self._queue.popleft()
-            self._queued -= fetched.size
-            if turn == source.turn and self._sources.get(source.partition) is source:
-                self._pump()
-                return succeed(fetched)
-        waiting: Deferred[Fetched] = Deferred(self._waiting_no_more)
         if self._closed:
-            waiting.errback(LogbusError("the consumer is closed"))
-            return waiting
-        if self._error is not None:
-            waiting.errback(self._error)
-            return waiting
+            return fail(LogbusError("the consumer is closed"))
+        try:
+            fetched = self.take()
+        except ApiError as e:
+            return fail(e)
+        if fetched is not None:
+            return succeed(fetched)
+        waiting: Deferred[Fetched] = Deferred(self._waiting.remove)
         self._waiting.append(waiting)
-        self._pump()
+        self._go_on()
         return waiting
 
     def __aiter__(self) -> Fetcher:
@@ -180,213 +237,184 @@ class Fetcher:
         while not self._current:
             if self._closed:
                 raise StopAsyncIteration
-            fetched = await self.poll()
-            topic, index = fetched.partition
-            self._current.extend(ConsumerRecord(topic, index, *record) for record in fetched.records)
-        return self._current.popleft()
+            self._current = (await self.poll()).records[::-1]
+        return self._current.pop()
 
     def close(self) -> None:
         """Stop reading; who waits for records gets an error."""
         self._closed = True
         for task in list(self._tasks):
             task.cancel()
+        if self._wake is not None and self._wake.active():
+            self._wake.cancel()
         self._cluster.hang_up(self._lane)
-        self._fail(LogbusError("the consumer is closed"))
+        self.remove(list(self._sources))
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            each.errback(LogbusError("the consumer is closed"))
 
     # How it works.
 
-    def _waiting_no_more(self, waiting: Deferred[Fetched]) -> None:
-        self._waiting.remove(waiting)
+    def _has_room(self) -> bool:
+        return self._ahead.size < self._options.queue_bytes // 2
 
-    def _pump(self) -> None:
+    def _make_room(self) -> None:
+        """What paused partitions hold must not keep the others from being read: they read it again when they go on."""
+        for partition in self._ahead.paused():
+            if self._ahead.paused_size <= self._options.queue_bytes // 4:
+                return
+            self._ahead.drop(partition)
+            source = self._sources[partition]
+            source.reread()
+            source.stuck = False
+
+    def _go_on(self) -> None:
         """Ask for what can be asked for now."""
-        if self._closed or self._error is not None:
+        if self._closed:
             return
-        if not self._resolving:
-            unresolved = [each for each in self._sources.values() if each.wanted is not None or each.lost]
-            if unresolved:
-                self._resolving = True
-                self._start(self._resolve(unresolved))
-        if self._queued >= self._queue_bytes:
-            return
-        by_leader: dict[int, list[_Source]] = {}
+        now, wake, most = self._clock.seconds(), 0.0, self._options.partition_max_bytes
+        self._is_full = not self._has_room()
+        lost: list[Source] = []
+        locate: dict[int, list[Source]] = {}
+        fetch: dict[int, list[Source]] = {}
         for source in self._sources.values():
-            if source.wanted is None and not source.lost:
-                leader = self._cluster.leader(source.partition)
-                if leader is None:
-                    source.lost = True
-                elif leader not in self._fetching:
-                    by_leader.setdefault(leader, []).append(source)
-        for leader, sources in by_leader.items():
-            self._fetching.add(leader)
-            self._start(self._fetch(leader, sources))
-        if not self._resolving and any(each.lost for each in self._sources.values()):
-            self._pump()
-
-    async def _resolve(self, sources: list[_Source]) -> None:
-        """Find the leaders and the offsets to begin at."""
-        turns = [(source, source.turn, source.wanted) for source in sources]
-        try:
-            lost = {source.partition.topic for source in sources if source.lost}
-            for name in sorted({source.partition.topic for source in sources}):
-                if name in lost:
-                    self._cluster.forget(name)
-                topic = await self._cluster.topic(name)
-                for source in sources:
-                    index = source.partition.partition
-                    if source.partition.topic == name and index not in topic.partitions:
-                        there = f"it has 0 to {len(topic.partitions) - 1}"
-                        raise ApiError(
-                            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} has no partition {index}; {there}"
-                        )
-            times = {
-                source.partition: wanted.ms if isinstance(wanted, AtTime) else wanted
-                for source, _, wanted in turns
-                if isinstance(wanted, AtTime) or (wanted is not None and wanted < 0)
-            }
-            committed = self._committed
-            found = await list_offsets(self._cluster, times, committed=committed) if times else {}
-            ends = [partition for partition, answer in found.items() if getattr(answer, "offset", 0) < 0]
-            if ends:
-                found.update(await list_offsets(self._cluster, dict.fromkeys(ends, LATEST), committed=committed))
-            for source, turn, wanted in turns:
-                answer = found.get(source.partition)
-                if isinstance(answer, ApiError):
-                    raise answer
-                if self._cluster.leader(source.partition) is None:
-                    raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{source.partition} has no leader")
-                source.lost = False
-                if source.turn != turn or wanted is None:
-                    continue
-                if answer is not None:
-                    source.offset = answer.offset
-                elif isinstance(wanted, int):
-                    source.offset = wanted
-                source.wanted = None
-            self._attempt = 0
-        except LogbusError as e:
-            gone = isinstance(e, ApiError) and e.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if gone or not is_retriable(e):
-                raise
-            for source in sources:
+            if source.stuck:
+                continue
+            if source.retry_at > now:
+                wake = min(wake or source.retry_at, source.retry_at)
+                continue
+            leader = self._cluster.leader(source.partition)
+            if leader is None or source.lost:
                 source.lost = True
-            await self._back_off(e)
-        finally:
-            self._resolving = False
-        self._pump()
+                lost.append(source)
+            elif source.wanted is not None:
+                locate.setdefault(leader, []).append(source)
+            elif not source.paused and not self._is_full and self._ahead.size_of(source.partition) < most:
+                if source.replica_until <= now or source.replica not in self._cluster.nodes:
+                    source.replica = -1
+                fetch.setdefault(leader if source.replica < 0 else source.replica, []).append(source)
+        self._wake_at(wake)
+        if lost and not self._looking:
+            self._looking = True
+            self._start(self._find_leaders(lost))
+        for node_id, sources in locate.items():
+            if node_id not in self._locating:
+                self._locating.add(node_id)
+                self._start(self._find_offsets(node_id, sources))
+        for node_id, sources in fetch.items():
+            broker = self._brokers.get(node_id)
+            if broker is None:
+                broker = BrokerFetches(node_id, self._cluster, self._lane, self._options)
+                self._brokers[node_id] = broker
+            if not broker.busy:
+                broker.busy = True
+                self._start(self._fetch(broker, sources))
 
-    async def _fetch(self, leader: int, sources: list[_Source]) -> None:
-        """One fetch from one broker."""
-        turns = {source.partition: (source, source.turn) for source in sources}
+    def _wake_at(self, when: float) -> None:
+        if self._wake is not None and self._wake.active():
+            if when and self._wake.getTime() <= when:
+                return
+            self._wake.cancel()
+        if when:
+            self._wake = self._clock.callLater(when - self._clock.seconds(), self._go_on)
+
+    async def _find_leaders(self, sources: list[Source]) -> None:
         try:
-            response, names = await self._ask(leader, sources)
-            if response.error_code:
-                raise api_error(response.error_code, f"fetch from broker {leader}")
-            problem: ApiError | None = None
-            for topic in response.responses:
-                for each in topic.partitions:
-                    partition = TopicPartition(topic.topic or names.get(topic.topic_id, ""), each.partition_index)
-                    source, turn = turns.get(partition, (None, 0))
-                    if source is not None and source.turn == turn and source.wanted is None:
-                        problem = self._take(source, each) or problem
-            if problem is None:
-                self._attempt = 0
-            else:
-                await self._back_off(problem)
-        except LogbusError as e:
-            damaged = isinstance(e, ApiError) and e.code is ErrorCode.CORRUPT_MESSAGE
-            if damaged or not is_retriable(e):
-                raise
-            for source in sources:
-                source.lost = True
-            await self._back_off(e)
+            self._tell(await find_leaders(self._cluster, sources, self._patience))
         finally:
-            self._fetching.discard(leader)
+            self._looking = False
+        self._after()
+
+    async def _find_offsets(self, node_id: int, sources: list[Source]) -> None:
+        try:
+            found, trouble = await find_offsets(self._cluster, sources, self._options.committed)
+        finally:
+            self._locating.discard(node_id)
+        for source in found:
+            if not self._ahead.holds(source.partition):
+                source.position, source.position_epoch = source.offset, NO_EPOCH
+        self._tell(trouble)
+        self._after()
+
+    async def _fetch(self, broker: BrokerFetches, sources: list[Source]) -> None:
+        # What all brokers answer at the same time fits into the half that may still be free.
+        share = max(1, self._options.queue_bytes // 2 // max(1, len(self._brokers)))
+        try:
+            found = await broker.fetch(sources, min(self._options.max_bytes, share))
+        except LogbusError as e:
+            broker.lost()
+            now = self._clock.seconds()
+            self._log.debug("{error}; trying again", error=e)
+            for source in sources:
+                source.lost = source.lost or source.replica != broker.node_id
+                source.replica = -1
+                source.failed(now, self._cluster.backoff)
+            if not is_retriable(e):
+                self._tell([(sources[0], e if isinstance(e, ApiError) else _as_api_error(e))])
+        else:
+            for source, met in found:
+                self._meet(source, met)
+        finally:
+            broker.busy = False
+        self._after()
+
+    def _after(self) -> None:
+        self._make_room()
         self._serve()
-        self._pump()
+        self._go_on()
 
-    async def _ask(self, leader: int, sources: list[_Source]) -> tuple[FetchResponse, dict[bytes, str]]:
-        channel = await self._cluster.channel(leader, self._lane)
-        topics: dict[str, FetchTopic] = {}
-        by_id = True
-        for source in sources:
-            name, index = source.partition
-            if name not in topics:
-                known = self._cluster.known(name)
-                topic_id = ZERO_UUID if known is None else known.topic_id.bytes
-                by_id = by_id and topic_id != ZERO_UUID
-                topics[name] = FetchTopic(topic=name, topic_id=topic_id, partitions=[])
-            topics[name].partitions.append(
-                FetchPartition(
-                    partition=index, fetch_offset=source.offset, partition_max_bytes=self._partition_max_bytes
-                )
-            )
-        # The first partitions of a request get its bytes first: let each be first in turn.
-        first = sources[0]
-        if self._sources.get(first.partition) is first:
-            self._sources[first.partition] = self._sources.pop(first.partition)
-        request = FetchRequest(
-            max_wait_ms=int(self._max_wait * 1000),
-            min_bytes=self._min_bytes,
-            max_bytes=self._max_bytes,
-            isolation_level=int(self._committed),
-            topics=list(topics.values()),
+    def _meet(self, source: Source, met: Met) -> None:
+        partition = source.partition
+        if self._sources.get(partition) is not source:
+            return
+        if isinstance(met, Chunk):
+            self._ahead.put(partition, met)
+            # The first partitions of a fetch get its bytes first: let each be first in turn.
+            self._sources[partition] = self._sources.pop(partition)
+        elif isinstance(met, OffsetAndEpoch):
+            self._cut(source, met)
+        elif met.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            message = f"{partition} has no offset {source.offset}: its records begin and end elsewhere"
+            if self._reset == "none":
+                self._tell([(source, ApiError(met.code, message))])
+            else:
+                self._log.info("{message}; going on from the {reset}", message=message, reset=self._reset)
+                source.wanted = reset_position(self._reset)
+        else:
+            self._tell([(source, met)])
+
+    def _cut(self, source: Source, end: OffsetAndEpoch) -> None:
+        """The leader's log has something else from an offset on, or nothing: what was read there is gone."""
+        partition, position = source.partition, source.position
+        message = (
+            f"{partition}: what was read from offset {end.offset} on is not in the log any more, "
+            f"which was cut off there; the position is {position}"
         )
-        version = channel.version(_FETCH)
-        if not by_id:
-            version = min(version, _LAST_VERSION_BY_NAME)
-        response = await channel.request(request, version, self._max_wait + self._cluster.timeout)
-        return response, {each.topic_id: name for name, each in topics.items()}
+        self._log.warn("{message}", message=message)
+        self._ahead.drop(partition)
+        if position > end.offset and self._reset == "none":
+            source.reread()
+            self._tell([(source, ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message))])
+        else:
+            source.go_to(min(position, end.offset), end.epoch if position >= end.offset else NO_EPOCH)
 
-    def _take(self, source: _Source, data: PartitionData) -> ApiError | None:
-        """Queue what was read of a partition; returns what makes it worth to wait a little."""
-        if data.error_code:
-            error = api_error(data.error_code, str(source.partition))
-            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                if self._reset == "none":
-                    raise ApiError(
-                        error.code,
-                        f"{source.partition} has no offset {source.offset}: its records begin and end elsewhere",
-                    )
-                self._log.info(
-                    "{partition} has no offset {offset}; going on from the {reset}",
-                    partition=str(source.partition),
-                    offset=source.offset,
-                    reset=self._reset,
-                )
-                source.turn += 1
-                source.wanted = EARLIEST if self._reset == "earliest" else LATEST
-                return None
-            if not is_retriable(error) or error.code is ErrorCode.CORRUPT_MESSAGE:
-                raise error
-            source.lost = True
-            return error
-        fetched = read_answer(source.partition, source.offset, data, self._committed)
-        if fetched.next_offset == source.offset:
-            return None
-        source.offset = fetched.next_offset
-        self._queue.append((source, source.turn, fetched))
-        self._queued += fetched.size
-        return None
+    def _tell(self, trouble: Trouble) -> None:
+        for source, error in trouble:
+            if self._sources.get(source.partition) is source and not source.stuck:
+                source.stuck = True
+                self._ahead.put(source.partition, Problem(error))
 
     def _serve(self) -> None:
-        """Hand out what is queued to who waits."""
-        while self._waiting and self._queue:
-            source, turn, fetched = self._queue.popleft()
-            self._queued -= fetched.size
-            if turn == source.turn and self._sources.get(source.partition) is source:
-                self._waiting.pop(0).callback(fetched)
-
-    async def _back_off(self, error: Exception) -> None:
-        self._attempt += 1
-        self._log.debug("{error}; trying again", error=error)
-        await deferLater(self._clock, self._cluster.backoff.before(self._attempt))
-
-    def _fail(self, error: Exception) -> None:
-        self._error = error
-        waiting, self._waiting = self._waiting, []
-        for each in waiting:
-            each.errback(error)
+        """Hand out what is there to who waits."""
+        while self._waiting and self._ahead:
+            waiting = self._waiting.pop(0)
+            try:
+                fetched = self.take()
+            except ApiError as e:
+                waiting.errback(e)
+            else:
+                assert fetched is not None
+                waiting.callback(fetched)
 
     def _start(self, coroutine: Coroutine[Deferred[Any], Any, None]) -> None:
         task = Deferred.fromCoroutine(coroutine)
@@ -395,9 +423,11 @@ class Fetcher:
         def ended(result: object) -> None:
             self._tasks.discard(task)
             if isinstance(result, Failure) and not result.check(CancelledError):
-                error = result.value
-                if not isinstance(error, LogbusError):
-                    self._log.failure("reading failed", failure=result)
-                self._fail(error if isinstance(error, Exception) else LogbusError(repr(error)))
+                self._log.failure("reading failed", failure=result)
+                self._clock.callLater(self._cluster.backoff.most, self._go_on)
 
         task.addBoth(ended)
+
+
+def _as_api_error(error: LogbusError) -> ApiError:
+    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))

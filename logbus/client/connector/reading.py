@@ -51,8 +51,7 @@ def reader_of(cluster: Cluster, reset: Reset, **options: Any) -> PartitionReader
 
 def records_of(fetched: Fetched) -> deque[ConsumerRecord]:
     """The records of one partition, as users see them."""
-    topic, partition = fetched.partition
-    return deque(ConsumerRecord(topic, partition, *record) for record in fetched.records)
+    return deque(fetched.records)
 
 
 def begin_at(partition: TopicPartition, offset: int | None) -> int:

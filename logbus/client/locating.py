@@ -1,0 +1,97 @@
+"""
+What has to be found out before a partition can be fetched: its leader, and the offset that a position stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from logbus.client.cluster import Cluster
+from logbus.client.offsets import LATEST, list_offsets
+from logbus.client.retry import is_retriable
+from logbus.client.source import AtTime, Source
+from logbus.errors import ApiError, ErrorCode, LogbusError
+
+Trouble = list[tuple[Source, ApiError]]
+"""What is wrong with partitions that waiting does not help."""
+
+
+async def find_leaders(cluster: Cluster, sources: Sequence[Source], patience: float) -> Trouble:
+    """
+    Look for the leaders of partitions; those without one stay lost, and are to be asked about later.
+
+    :param patience: seconds for which a topic or partition may be missing.
+    """
+    now = cluster.reactor.seconds
+    try:
+        errors = await cluster.ask_about(dict.fromkeys(each.partition.topic for each in sources))
+    except LogbusError as e:
+        for source in sources:
+            source.failed(now(), cluster.backoff)
+        if is_retriable(e):
+            return []
+        raise
+    trouble: Trouble = []
+    for source in sources:
+        name, index = source.partition
+        error, topic = errors.get(name), cluster.known(name)
+        if error is None and topic is not None and index not in topic.partitions:
+            there = f"it has 0 to {len(topic.partitions) - 1}"
+            error = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} has no partition {index}; {there}")
+        if error is None and cluster.leader(source.partition) is not None:
+            source.lost = False
+            source.missing_since = None
+            continue
+        source.failed(now(), cluster.backoff)
+        if error is not None and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            if source.missing_since is None:
+                source.missing_since = now()
+            if now() - source.missing_since >= patience:
+                trouble.append((source, error))
+        elif error is not None and not is_retriable(error):
+            trouble.append((source, error))
+    return trouble
+
+
+async def find_offsets(cluster: Cluster, sources: Sequence[Source], committed: bool) -> tuple[list[Source], Trouble]:
+    """
+    Find the offsets where to begin, of partitions with one leader.
+
+    :param committed: the end is where the first transaction begins that is open.
+    :returns: those that were found: their ``offset`` is set.
+    """
+    wanted = {each.partition: each.wanted for each in sources}
+    times = {
+        partition: position.ms if isinstance(position, AtTime) else position
+        for partition, position in wanted.items()
+        if position is not None
+    }
+    try:
+        found = await list_offsets(cluster, times, committed=committed)
+        ends = [partition for partition, answer in found.items() if getattr(answer, "offset", 0) < 0]
+        if ends:
+            found.update(await list_offsets(cluster, dict.fromkeys(ends, LATEST), committed=committed))
+    except LogbusError as e:
+        for source in sources:
+            source.lost = True
+            source.failed(cluster.reactor.seconds(), cluster.backoff)
+        if is_retriable(e):
+            return [], []
+        raise
+    known: list[Source] = []
+    trouble: Trouble = []
+    for source in sources:
+        answer = found.get(source.partition)
+        if answer is None or source.wanted is not wanted[source.partition]:
+            continue
+        if not isinstance(answer, ApiError):
+            source.offset, source.wanted = answer.offset, None
+            source.epoch = source.checked = -1
+            source.succeeded()
+            known.append(source)
+        elif is_retriable(answer):
+            source.lost = True
+            source.failed(cluster.reactor.seconds(), cluster.backoff)
+        else:
+            trouble.append((source, answer))
+    return known, trouble

@@ -1,0 +1,158 @@
+"""
+What was read ahead and not taken out yet, of all partitions. Pure.
+
+Partitions take turns. Those that are paused keep what they have until they are resumed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from attrs import define, field
+
+from logbus.client.fetched import Fetched
+from logbus.errors import ApiError
+from logbus.model import TopicPartition
+
+
+class Readable(Protocol):
+    """Something that was read of a partition."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that it holds."""
+
+    def take(self) -> Fetched:
+        """Some of it; what is left is nothing once ``size`` is 0."""
+
+
+@define(eq=False)
+class Problem:
+    """What is wrong with a partition, in the place where it is met."""
+
+    error: ApiError
+    size: int = field(default=0, init=False)
+
+    def take(self) -> Fetched:
+        """
+        :raises ApiError: always.
+        """
+        raise self.error
+
+
+@define(eq=False)
+class Returned:
+    """What was taken out and put back."""
+
+    fetched: Fetched
+    size: int = field(default=0, init=False)
+
+    def take(self) -> Fetched:
+        """All of it."""
+        return self.fetched
+
+
+@define(eq=False)
+class ReadAhead:
+    """
+    :ivar size: bytes that are held.
+    :ivar paused_size: how many of these are of paused partitions.
+    """
+
+    size: int = field(default=0, init=False)
+    paused_size: int = field(default=0, init=False)
+    _held: dict[TopicPartition, deque[Readable]] = field(factory=dict, init=False)
+    _sizes: dict[TopicPartition, int] = field(factory=dict, init=False)
+    _ready: dict[TopicPartition, None] = field(factory=dict, init=False)
+    _paused: set[TopicPartition] = field(factory=set, init=False)
+
+    def __bool__(self) -> bool:
+        """Whether something can be taken."""
+        return bool(self._ready)
+
+    @property
+    def next(self) -> TopicPartition:
+        """The partition whose turn it is."""
+        return next(iter(self._ready))
+
+    def holds(self, partition: TopicPartition) -> bool:
+        """Whether something is held of a partition."""
+        return partition in self._held
+
+    def size_of(self, partition: TopicPartition) -> int:
+        """Bytes held of a partition."""
+        return self._sizes.get(partition, 0)
+
+    def paused(self) -> list[TopicPartition]:
+        """The paused partitions of which something is held."""
+        return [each for each in self._held if each in self._paused]
+
+    def put(self, partition: TopicPartition, item: Readable) -> None:
+        """Put something behind what is held of a partition."""
+        self._held.setdefault(partition, deque()).append(item)
+        self._grow(partition, item.size)
+        if partition not in self._paused:
+            self._ready[partition] = None
+
+    def put_back(self, fetched: Fetched) -> None:
+        """Put before what is held of a partition what was taken of it last."""
+        partition = fetched.partition
+        self._held.setdefault(partition, deque()).appendleft(Returned(fetched))
+        if partition not in self._paused:
+            self._ready = {partition: None, **self._ready}
+
+    def take(self) -> Fetched:
+        """
+        Take something of the partition whose turn it is.
+
+        :raises ApiError: there is a problem where its turn is.
+        :raises StopIteration: nothing can be taken.
+        """
+        partition = self.next
+        item = self._held[partition][0]
+        del self._ready[partition]
+        before = item.size
+        try:
+            fetched = item.take()
+        except ApiError:
+            # Nothing behind it can be read either.
+            self.drop(partition)
+            raise
+        self._grow(partition, item.size - before)
+        if not item.size:
+            self._held[partition].popleft()
+        if self._held[partition]:
+            self._ready[partition] = None
+        else:
+            del self._held[partition]
+            self._sizes.pop(partition, None)
+        return fetched
+
+    def drop(self, partition: TopicPartition) -> None:
+        """Forget what is held of a partition."""
+        self._grow(partition, -self._sizes.get(partition, 0))
+        self._held.pop(partition, None)
+        self._sizes.pop(partition, None)
+        self._ready.pop(partition, None)
+
+    def pause(self, partition: TopicPartition) -> None:
+        """Take nothing of a partition."""
+        if partition not in self._paused:
+            self._paused.add(partition)
+            self.paused_size += self._sizes.get(partition, 0)
+            self._ready.pop(partition, None)
+
+    def resume(self, partition: TopicPartition) -> None:
+        """Take from it again."""
+        if partition in self._paused:
+            self._paused.discard(partition)
+            self.paused_size -= self._sizes.get(partition, 0)
+            if partition in self._held:
+                self._ready[partition] = None
+
+    def _grow(self, partition: TopicPartition, count: int) -> None:
+        self.size += count
+        self._sizes[partition] = self._sizes.get(partition, 0) + count
+        if partition in self._paused:
+            self.paused_size += count
