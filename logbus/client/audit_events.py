@@ -1,0 +1,137 @@
+"""
+Monitoring events: how many records of each topic somebody published or consumed in a window of time. Pure.
+
+As JSON an event is an object of the fields of :class:`MonitoringEvent`; :data:`AVRO_SCHEMA` is the same for Avro. What
+is counted is the time of the records (event time), so that producers and consumers count a record in the same window,
+however much later it is read. Windows begin at multiples of their length since 1970.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import asdict, field, frozen
+
+from logbus.client.serializers import JsonDeserializer, JsonSerializer, SerializationError
+
+AUDIT_TOPIC = "logbus-audit"
+"""Where events go unless another topic is named."""
+
+DEFAULT_WINDOW_MS = 600_000
+PRODUCER, CONSUMER = "producer", "consumer"
+
+AVRO_SCHEMA: Mapping[str, Any] = {
+    "type": "record",
+    "name": "MonitoringEvent",
+    "namespace": "logbus",
+    "fields": [
+        {"name": "id", "type": "string"},
+        {"name": "application", "type": "string"},
+        {"name": "host", "type": "string"},
+        {"name": "role", "type": "string"},
+        {"name": "window_start", "type": "long"},
+        {"name": "window_ms", "type": "long"},
+        {"name": "counts", "type": {"type": "map", "values": "long"}},
+        {"name": "failed", "type": {"type": "map", "values": "long"}, "default": {}},
+        {"name": "uncounted", "type": "long", "default": 0},
+    ],
+}
+
+_LONGEST_WINDOW_MS = 366 * 24 * 3600 * 1000
+
+
+@frozen
+class MonitoringEvent:
+    """
+    What somebody counted in a window since the event before: the events of a window add up.
+
+    :ivar id: unique; an event that was published twice has the same.
+    :ivar application: whose counts these are; the instances of an application are added up.
+    :ivar host: where it runs.
+    :ivar role: ``producer``, ``consumer``, or another stage of the way.
+    :ivar window_start: milliseconds since 1970, a multiple of ``window_ms``.
+    :ivar window_ms: length of the window in milliseconds.
+    :ivar counts: records by topic: published and acknowledged, or consumed.
+    :ivar failed: records by topic of which the producer knows, or must fear, that they are not written.
+    :ivar uncounted: records, of whatever topics and windows, for which there was no room to count them.
+    """
+
+    id: str
+    application: str
+    host: str
+    role: str
+    window_start: int
+    window_ms: int
+    counts: Mapping[str, int] = field(factory=dict)
+    failed: Mapping[str, int] = field(factory=dict)
+    uncounted: int = 0
+
+
+def as_fields(event: MonitoringEvent) -> dict[str, Any]:
+    """An event as JSON and Avro have it."""
+    return asdict(event)
+
+
+def encode_event(event: MonitoringEvent) -> bytes:
+    """An event as JSON."""
+    data = JsonSerializer()(AUDIT_TOPIC, as_fields(event))
+    assert data is not None
+    return data
+
+
+def decode_event(data: bytes | None) -> MonitoringEvent:
+    """
+    Read an event from JSON.
+
+    :raise SerializationError: it is not one; the message says what is wrong.
+    """
+    return event_of(JsonDeserializer()(AUDIT_TOPIC, data))
+
+
+def event_of(fields: Any) -> MonitoringEvent:
+    """
+    An event from its fields; fields that are not known are of a later version, and left out.
+
+    :raise SerializationError: these are not an event's.
+    """
+    if not isinstance(fields, dict):
+        raise SerializationError("a monitoring event is an object")
+    for name in ("id", "application", "host", "role"):
+        if not isinstance(fields.get(name), str) or not fields[name]:
+            raise SerializationError(f"a monitoring event has text as {name!r}, not {fields.get(name)!r:.80}")
+    event = MonitoringEvent(
+        id=fields["id"],
+        application=fields["application"],
+        host=fields["host"],
+        role=fields["role"],
+        window_start=_number(fields, "window_start"),
+        window_ms=_number(fields, "window_ms"),
+        counts=_numbers(fields, "counts"),
+        failed=_numbers(fields, "failed"),
+        uncounted=_number(fields, "uncounted", 0),
+    )
+    if not 0 < event.window_ms <= _LONGEST_WINDOW_MS:
+        raise SerializationError(f"a window of {event.window_ms} ms is none; it may be 1 ms to a year long")
+    if event.window_start % event.window_ms:
+        raise SerializationError(f"a window of {event.window_ms} ms does not begin at {event.window_start}")
+    return event
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _number(fields: dict[str, Any], name: str, default: int | None = None) -> int:
+    value = fields.get(name, default)
+    if not _is_number(value):
+        raise SerializationError(f"a monitoring event has a whole number as {name!r}, not {value!r:.80}")
+    assert isinstance(value, int)
+    return value
+
+
+def _numbers(fields: dict[str, Any], name: str) -> dict[str, int]:
+    value = fields.get(name, {})
+    if not isinstance(value, dict) or not all(isinstance(k, str) and _is_number(v) for k, v in value.items()):
+        raise SerializationError(f"a monitoring event has whole numbers by topic as {name!r}, not {value!r:.80}")
+    return dict(value)
