@@ -6,12 +6,9 @@ Each is found by simulated clusters in which things go wrong, within a stated nu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from typing import Any
-from unittest.mock import patch
 
-from attrs import evolve, frozen
+from attrs import evolve
 from twisted.internet.defer import Deferred
 
 from logbus.cluster.controller import election, isrchanges
@@ -32,7 +29,9 @@ from logbus.storage import copying, flush
 from logbus.storage.flush import GroupCommit
 from logbus.storage.log import ReadResult
 from logbus.storage.producers import Producers
-from logbus.testing.simulation.run import Settings
+from logbus.testing.simulation.settings import Settings
+from tests.museum.bug import Bug
+from tests.museum.transactions import TRANSACTION_BUGS
 
 USUAL = Settings(seconds=60, between=4)
 MOVES = ("kill", "isolate", "freeze", "expire", "cut", "one-way-cut", "cut-off", "restart", "slow-link")
@@ -55,28 +54,6 @@ SLOW = evolve(
     NO_FLUSH, flush=True, min_insync=1, partitions=1, kinds=("kill", "expire"), between=4, rate=12, latency=0.02,
     fetch_bytes=1,
 )  # fmt: skip
-
-
-@frozen
-class Bug:
-    """
-    :ivar changes: object, attribute, and what is there instead.
-    :ivar settings: of the runs that are to find it; ``seeds``: how many of them it may take.
-    :ivar test: which finds it, where faults would have to come in so rare an order that few seeds have it.
-    """
-
-    changes: tuple[tuple[Any, str, Any], ...]
-    settings: Settings | None = None
-    seeds: int = 0
-    test: str = ""
-
-    @contextmanager
-    def planted(self) -> Iterator[None]:
-        """The product has the bug meanwhile."""
-        with ExitStack() as stack:
-            for where, name, instead in self.changes:
-                stack.enter_context(patch.object(where, name, instead))
-            yield
 
 
 _ADD = LeaderFetch.add
@@ -213,4 +190,5 @@ BUGS: dict[str, Bug] = {
         ((copying, "batch_problem", lambda *_: None),),
         test="tests.storage.test_log.AppendTests.test_from_a_leader_gone_wrong",
     ),
+    **TRANSACTION_BUGS,
 }

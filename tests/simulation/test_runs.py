@@ -16,22 +16,25 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.partition import Partition
 from logbus.storage import flush
-from logbus.testing.simulation.run import Outcome, Run, Settings
-from logbus.testing.simulation.schedule import KINDS, Fault
+from logbus.testing.simulation.run import Outcome, Run
+from logbus.testing.simulation.schedule import KINDS, TRANSACTION_KINDS, Fault
+from logbus.testing.simulation.settings import TRANSACTIONS, WORKLOADS, Settings, kinds_for
 
 SEEDS = int(os.environ.get("LOGBUS_SIMULATION_SEEDS", "100"))
 FIRST = int(os.environ.get("LOGBUS_SIMULATION_FIRST", "1"))
 
 THREE = Settings(seconds=30, between=5)
 ALONE = evolve(THREE, brokers=1, replication=1, min_insync=1)
+EXACTLY_ONCE = evolve(THREE, workloads=(TRANSACTIONS,), kinds=kinds_for((TRANSACTIONS,)), rate=15, between=3)
+EXACTLY_ONCE_ALONE = evolve(EXACTLY_ONCE, brokers=1, replication=1, min_insync=1)
 
 _ONE = """
 from twisted.logger import globalLogBeginner
 globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
-from logbus.testing.simulation.run import Run, Settings
-settings = Settings(brokers={brokers}, replication={brokers}, min_insync=min(2, {brokers}), seconds=30, between=3)
-outcome = Run(settings, {seed}).run()
-print(outcome.trace, outcome.events, outcome.acknowledged)
+from logbus.testing.simulation.run import Run
+from logbus.testing.simulation.settings import Settings
+outcome = Run({settings}, {seed}).run()
+print(outcome.trace, outcome.events, outcome.acknowledged + outcome.committed)
 """
 
 
@@ -56,8 +59,8 @@ class RunTests(SynchronousTestCase):
             outcome = self.run_one(settings, seed)
             self.assertClean(outcome)
             effects += outcome.effects
-            acknowledged += outcome.acknowledged
-        self.assertGreater(acknowledged, 50 * seeds)
+            acknowledged += outcome.acknowledged + outcome.committed
+        self.assertGreater(acknowledged, (20 if TRANSACTIONS in settings.workloads else 50) * seeds)
         self.assertGreater(effects.total(), 3 * seeds)
         return effects
 
@@ -74,15 +77,33 @@ class RunTests(SynchronousTestCase):
             possible = {kind for kind, (_, brokers, _) in KINDS.items() if brokers == 1}
             self.assertEqual(possible - effects.keys(), set(), "these never had an effect")
 
+    def test_transactions(self) -> None:
+        """Each is there as a whole or not at all, whoever dies in the middle of it; stages copy each record once."""
+        effects = self.run_many(EXACTLY_ONCE, SEEDS // 8)
+        if SEEDS >= 100:
+            self.assertEqual(TRANSACTION_KINDS.keys() - effects.keys(), set(), "these never had an effect")
+
+    def test_transactions_on_one_broker(self) -> None:
+        """Nor does one broker tear what it comes back with."""
+        self.run_many(EXACTLY_ONCE_ALONE, SEEDS // 12)
+
     def test_the_same_seed_is_the_same_run(self) -> None:
         """To the last segment on the network: here, and in processes that hash otherwise."""
-        for brokers in (1, 3):
-            settings = Settings(brokers=brokers, replication=brokers, min_insync=min(2, brokers), seconds=30, between=3)
+        for brokers, workloads in ((1, WORKLOADS[:1]), (3, WORKLOADS[:1]), (3, WORKLOADS)):
+            settings = Settings(
+                brokers=brokers,
+                replication=brokers,
+                min_insync=min(2, brokers),
+                seconds=30,
+                between=3,
+                workloads=workloads,
+                kinds=kinds_for(workloads),
+            )
             here = [self.run_one(settings, seed) for seed in (5, 6)]
-            traces = [(outcome.trace, outcome.events, outcome.acknowledged) for outcome in here]
+            traces = [(each.trace, each.events, each.acknowledged + each.committed) for each in here]
             self.assertNotEqual(*traces)
             for hash_seed in ("1", "2"):
-                self.assertEqual(elsewhere(5, brokers, hash_seed), traces[0])
+                self.assertEqual(elsewhere(5, settings, hash_seed), traces[0])
 
     def test_a_schedule_instead_of_the_seeds(self) -> None:
         """Given faults happen, and no others."""
@@ -129,9 +150,9 @@ class RunTests(SynchronousTestCase):
         self.assertTrue(any(self.run_one(settings, seed).anomalies for seed in range(1, 26)))
 
 
-def elsewhere(seed: int, brokers: int, hash_seed: str) -> tuple[int, int, int]:
+def elsewhere(seed: int, settings: Settings, hash_seed: str) -> tuple[int, int, int]:
     """The trace of a run in a process of its own."""
-    code = _ONE.format(seed=seed, brokers=brokers)
+    code = _ONE.format(seed=seed, settings=settings)
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     printed = subprocess.run(
         [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True, timeout=120

@@ -32,13 +32,13 @@ class ModelTests(SynchronousTestCase):
         self.assertEqual([str(each) for each in found], [])
 
     @settings(max_examples=60)
-    @given(_WAYS, _PATIENCE, st.lists(steps(1), max_size=40))
+    @given(_WAYS, _PATIENCE, st.lists(steps(1), min_size=8, max_size=50))
     def test_one_broker(self, by_v2: tuple[bool, ...], patience: float, schedule: list[tuple[Step, int]]) -> None:
         """Which comes back with what its disk has."""
         self.play(1, by_v2, patience, schedule)
 
     @settings(max_examples=15)
-    @given(_WAYS, _PATIENCE, st.lists(steps(3), max_size=40))
+    @given(_WAYS, _PATIENCE, st.lists(steps(3), min_size=8, max_size=50))
     def test_three_brokers(self, by_v2: tuple[bool, ...], patience: float, schedule: list[tuple[Step, int]]) -> None:
         """Leaders and coordinators move."""
         self.play(3, by_v2, patience, schedule)

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from attrs import define, field
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, FirstError
 from twisted.logger import ILogObserver, LogLevel, globalLogPublisher
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -270,6 +270,8 @@ class Run:
         failure = event.get("log_failure")
         if self._garbage.is_taken or failure is None or event["log_level"] < LogLevel.critical:
             return
+        if failure.check(FirstError):
+            failure = failure.value.subFailure
         if failure.check(Crashed):
             return
         error = failure.value
@@ -292,9 +294,10 @@ class Run:
         anomalies = [*self.anomalies, *found, *unexcused.check(readers=readers)]
         work = self._transactions
         if work is not None:
+            lost = self._may_lose and any(each.at for each in self._losses)
             # What was decided may be lost where everything may: that tears what it decided about.
-            if not (self._may_lose and any(each.at for each in self._losses)):
-                anomalies += work.anomalies()
+            if self.settings.flush or not lost:
+                anomalies += work.anomalies(lost=lost)
             for line in work.outcomes:
                 self._note(line)
             self.job.errors.update(work.errors)

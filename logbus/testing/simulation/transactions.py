@@ -66,12 +66,17 @@ class Book:
         name = self.final[partition].name
         return [value for poll in self.job.history.polls if poll.consumer == name for _, value in poll.records]
 
-    def check(self, offsets: dict[str, int]) -> list[Anomaly]:
-        """All that is wrong with it."""
+    def check(self, offsets: dict[str, int], *, lost: bool) -> list[Anomaly]:
+        """
+        All that is wrong with it.
+
+        :param lost: something that was read, but not synced, is gone: only those who read in the end are asked.
+        """
         history = self.job.history
         finals = frozenset(reader.name for reader in self.final)
-        found = self.ledger.check(history.polls, others=history.sends, readers=finals, offsets=offsets)
-        return [*self.job.strange, *found]
+        polls = [poll for poll in history.polls if poll.consumer in finals] if lost else history.polls
+        found = self.ledger.check(polls, others=history.sends, readers=finals, offsets=offsets)
+        return [*(each for each in self.job.strange if not (lost and each.kind == "out-of-range")), *found]
 
 
 @define(eq=False)
@@ -261,11 +266,17 @@ class Transactions:
             if not each.is_stable
         )
 
-    def anomalies(self) -> Iterator[Anomaly]:
-        """What histories show."""
+    def anomalies(self, *, lost: bool) -> Iterator[Anomaly]:
+        """
+        What histories show.
+
+        :param lost: see :meth:`Book.check`; a stage may have read it, and passed by what took its place.
+        """
         for topic, book in self.books.items():
-            for each in book.check(self._offsets if topic == LEDGER else {}):
+            for each in book.check(self._offsets if topic == LEDGER else {}, lost=lost):
                 yield Anomaly(each.kind, f"{topic}: {each.what}", each.partition, each.time)
+        if lost:
+            return
         for index in range(self.settings.partitions):
             yield from exactly_once(self.books[ORDERS].values(index), self.books[RESULTS].values(index), index)
 

@@ -1,0 +1,208 @@
+"""
+Bugs of transactions, each as a change of the product while it runs: see :mod:`tests.museum.bugs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from attrs import evolve
+from twisted.internet.defer import Deferred, succeed
+
+from logbus.cluster import reads
+from logbus.cluster.replica import Replica
+from logbus.coordination.groups import GroupCoordinator
+from logbus.coordination.offsets import GroupOffsets
+from logbus.coordination.statelog import StateLog
+from logbus.coordination.transactions import beginning, machine
+from logbus.coordination.transactions.coordinator import TransactionCoordinator
+from logbus.coordination.transactions.expiry import TransactionExpiry
+from logbus.coordination.transactions.markers import Delivery, MarkerSender
+from logbus.coordination.transactions.participation import TransactionParticipation
+from logbus.coordination.transactions.shard import TransactionShard
+from logbus.coordination.transactions.step import Step
+from logbus.coordination.transactions.transaction import V1, ProducerIdAndEpoch, Transaction
+from logbus.errors import ErrorCode
+from logbus.model import TopicPartition
+from logbus.records.batch import BatchHeader, Marker
+from logbus.storage import producers
+from logbus.storage.aborted import TransactionIndex
+from logbus.storage.producers import ProducerEntry, Producers
+from logbus.storage.stability import OpenTransactions
+from logbus.testing.simulation.settings import TRANSACTIONS, Settings
+from tests.museum.bug import Bug
+
+STRIKES = ("kill-coordinator", "power-cut-coordinator", "kill-participant", "kill-client", "lose-answers")
+# Brokers and clients are struck in the middle of transactions.
+THREE = Settings(workloads=(TRANSACTIONS,), seconds=15, between=2, rate=25, kinds=STRIKES)
+ONE = evolve(THREE, brokers=1, replication=1, min_insync=1, kinds=("kill-coordinator", "kill-client", "lose-answers"))
+# Enough for logs that must be cut.
+LONG = evolve(THREE, seconds=25, rate=40, between=3)
+# Whatever brokers say to each other takes long enough for one of them to die meanwhile.
+FAR = evolve(THREE, latency=0.02)
+
+
+def _nothing_aborted(*_: Any) -> list[Any]:
+    return []
+
+
+_APPEND = StateLog.append
+
+
+def _durable_at_once(self: StateLog, *args: Any) -> Deferred[None]:
+    _APPEND(self, *args).addErrback(lambda _: None)
+    return succeed(None)
+
+
+_ROUTE = MarkerSender._route
+
+
+def _route_and_forget(self: MarkerSender, delivery: Delivery, partitions: Collection[TopicPartition]) -> None:
+    _ROUTE(self, delivery, partitions)
+    delivery.left.clear()
+
+
+def _the_same(now: Transaction, *_: Any) -> tuple[ProducerIdAndEpoch, int]:
+    return now.producer, -1
+
+
+_BUMPED = beginning._bumped
+
+
+def _not_bumped(now: Transaction, now_ms: int, *, goes_on: bool) -> Transaction:
+    return evolve(_BUMPED(now, now_ms, goes_on=goes_on), producer_epoch=now.producer_epoch)
+
+
+_DECIDED = machine._decided
+
+
+def _decided_as_before(now: Transaction, commit: bool, client_version: int, *args: Any) -> Step:
+    return _DECIDED(now, commit, V1, *args)
+
+
+_COMPLETED = GroupCoordinator.transaction_completed
+
+
+def _always_committed(self: GroupCoordinator, number: int, producer_id: int, committed: bool, *args: Any) -> None:
+    _COMPLETED(self, number, producer_id, True, *args)
+
+
+def _pending_holds(self: GroupOffsets, producer_id: int, record_offset: int, key: Any, value: Any) -> None:
+    self.apply(key, value)
+
+
+async def _load_only(self: TransactionCoordinator, shard: TransactionShard) -> None:
+    send, self.markers.send = self.markers.send, lambda *_: None  # type: ignore[method-assign]
+    try:
+        await _LOAD(self, shard)
+    finally:
+        self.markers.send = send  # type: ignore[method-assign]
+
+
+_LOAD = TransactionCoordinator._load
+
+
+async def _nobody_is_late(self: TransactionExpiry) -> None:
+    return None
+
+
+_TAKE_PART = TransactionParticipation.take_part
+
+
+def _unverified(
+    self: TransactionParticipation, transactional_id: str, producer_id: int, epoch: int, partitions: Any, add: bool
+) -> Any:
+    if add:
+        return _TAKE_PART(self, transactional_id, producer_id, epoch, partitions, add)
+    return succeed(dict.fromkeys(partitions, ErrorCode.NONE))
+
+
+_APPENDED = Producers.appended
+
+
+def _markers_pass_by(self: Producers, header: BatchHeader, base_offset: int, marker: Marker | None = None) -> Any:
+    return None if header.control else _APPENDED(self, header, base_offset, marker)
+
+
+_CUT = TransactionIndex.cut
+
+
+def _cut_all(self: TransactionIndex, offset: int) -> None:
+    _CUT(self, 0)
+
+
+def _any_epoch(self: Producers, entry: ProducerEntry, epoch: int) -> None:
+    """Whatever comes is as good as any other."""
+
+
+def _any_producer(*_: Any) -> None:
+    """As :func:`_any_epoch`, of who asks the coordinator."""
+
+
+def _ended_for_good(self: OpenTransactions, producer_id: int, marker_offset: int) -> None:
+    del self._open[producer_id]
+
+
+_CHECK_MARKER = Producers.check_marker
+
+
+def _any_coordinator(
+    self: Producers, producer_id: int, producer_epoch: int, marker: Marker, transaction_version: int
+) -> None:
+    _CHECK_MARKER(self, producer_id, producer_epoch, marker._replace(coordinator_epoch=2**31 - 1), transaction_version)
+
+
+_STORY = "tests.transactions.test_transactions.TransactionTests."
+_MARKERS = "tests.storage.test_transactions.MarkerTests."
+_STEPS = "tests.transactions.test_transactions.StepTests."
+
+TRANSACTION_BUGS: dict[str, Bug] = {
+    "readers do not stop at open transactions": Bug(
+        ((Replica, "last_stable_offset", property(lambda self: self.high_watermark)),), ONE, 3
+    ),
+    "readers are not told what was aborted": Bug(((reads, "aborted_in", _nothing_aborted),), ONE, 3),
+    "what a coordinator writes counts as durable at once": Bug(
+        ((StateLog, "append", _durable_at_once),), test=_STEPS + "test_moved"
+    ),
+    "a transaction is complete before its markers are there": Bug(
+        ((MarkerSender, "_route", _route_and_forget),), FAR, 10
+    ),
+    "who begins anew gets the same epoch": Bug(((beginning, "_next_producer", _the_same),), ONE, 4),
+    "whose transaction is aborted keeps its epoch": Bug(
+        ((beginning, "_bumped", _not_bumped),), test=_STORY + "test_left_open"
+    ),
+    "the next transaction has the same epoch": Bug(
+        ((machine, "_decided", _decided_as_before),), test=_STORY + "test_commit_and_abort"
+    ),
+    "offsets of aborted transactions hold": Bug(
+        ((GroupCoordinator, "transaction_completed", _always_committed),), ONE, 4
+    ),
+    "pending offsets hold": Bug(((GroupOffsets, "apply_pending", _pending_holds),), ONE, 4),
+    "who takes over sends no markers": Bug(((TransactionCoordinator, "_load", _load_only),), THREE, 3),
+    "transactions may take for ever": Bug(
+        ((TransactionExpiry, "abort_overdue", _nobody_is_late),), test=_STORY + "test_left_open"
+    ),
+    "writes are not verified": Bug(
+        ((TransactionParticipation, "take_part", _unverified),), test=_STORY + "test_what_comes_late_opens_nothing"
+    ),
+    "followers pass by markers": Bug(((Producers, "appended", _markers_pass_by),), THREE, 3),
+    "an index of aborted transactions that is cut is emptied": Bug(((TransactionIndex, "cut", _cut_all),), LONG, 10),
+    "epochs of producers are not compared": Bug(
+        ((Producers, "_check_epoch", _any_epoch),), test=_MARKERS + "test_the_next_epoch"
+    ),
+    "markers of a coordinator that was replaced are taken": Bug(
+        ((Producers, "check_marker", _any_coordinator),), test=_MARKERS + "test_a_replaced_coordinator"
+    ),
+    "a decision counts before its marker is committed": Bug(
+        ((OpenTransactions, "ended", _ended_for_good),),
+        test="tests.storage.test_transactions.StabilityTests.test_the_marker_must_be_committed",
+    ),
+    "only the last batch of a producer is known": Bug(
+        ((producers, "KEPT_BATCHES", 1),), test="tests.storage.test_producers.SequenceTests.test_duplicates"
+    ),
+    "who is late is let into the next transaction": Bug(
+        ((Producers, "_check_epoch", _any_epoch), (machine, "check_producer", _any_producer)),
+        test=_STORY + "test_what_comes_late_changes_nothing",
+    ),
+}
