@@ -10,6 +10,7 @@ A command's module is imported when the command runs: ``logbus --help`` imports 
     options.py    options that commands share
     output.py     tables, JSON, progress
     topics.py  produce.py  consume.py  configs.py  clusters.py  dump.py  bench.py  groups.py  transactions.py
+    audit.py      what was published and what was consumed
     group_offsets.py  those commands of ``groups`` that move offsets
     ending.py     those commands of ``transactions`` that end one;  hanging.py  which of them hang
     lags.py       how far groups have read;  goals.py, resetting.py  where their offsets are to go

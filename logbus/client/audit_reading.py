@@ -1,0 +1,102 @@
+"""
+Reads an audit topic to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import define
+from twisted.internet.defer import Deferred
+
+from logbus.client.audit_check import Ledger
+from logbus.client.audit_events import AUDIT_TOPIC, MonitoringEvent, decode_event
+from logbus.client.cluster import Cluster
+from logbus.client.fetcher import Fetcher
+from logbus.client.offsets import EARLIEST, LATEST, list_offsets
+from logbus.client.serializers import SerializationError
+from logbus.errors import ApiError
+from logbus.model import TopicPartition
+
+_PATIENCE = 5.0
+
+
+@define
+class AuditRead:
+    """
+    What was read.
+
+    :ivar ledger: the events, added up.
+    :ivar events: how many there were, doubled ones included.
+    :ivar unreadable: records that are no events.
+    :ivar problem: where the first of those is, and what is wrong with it.
+    """
+
+    ledger: Ledger
+    events: int = 0
+    unreadable: int = 0
+    problem: str = ""
+
+
+def read_audit(
+    cluster: Cluster,
+    ledger: Ledger,
+    topic: str = AUDIT_TOPIC,
+    *,
+    since_ms: int | None = None,
+    decode: Callable[[bytes | None], MonitoringEvent] = decode_event,
+) -> Deferred[AuditRead]:
+    """
+    Add up the events that are in an audit topic now.
+
+    :param ledger: what they are added to.
+    :param since_ms: leave out those that were published before it; milliseconds since 1970.
+    :param decode: reads an event; default: from JSON.
+    :raise ApiError: (in the Deferred) the topic is not there, or cannot be read.
+    :raise LogbusError: its brokers cannot be reached.
+    """
+    return Deferred.fromCoroutine(_read(cluster, AuditRead(ledger), topic, since_ms, decode))
+
+
+async def _read(
+    cluster: Cluster,
+    found: AuditRead,
+    name: str,
+    since_ms: int | None,
+    decode: Callable[[bytes | None], MonitoringEvent],
+) -> AuditRead:
+    wanted = [TopicPartition(name, index) for index in (await cluster.topic(name)).partitions]
+    ends = await _offsets(cluster, wanted, LATEST)
+    starts = await _offsets(cluster, wanted, EARLIEST if since_ms is None else since_ms)
+    left = {each: start for each, start in starts.items() if 0 <= start < ends[each]}
+    if not left:
+        return found
+    fetcher = Fetcher(cluster, reset="earliest")
+    try:
+        fetcher.assign(left)
+        while left:
+            fetched = await fetcher.poll()
+            end = ends[fetched.partition]
+            for record in fetched.records:
+                if record.offset >= end:
+                    continue
+                try:
+                    found.ledger.add(decode(record.value))
+                    found.events += 1
+                except SerializationError as e:
+                    found.unreadable += 1
+                    found.problem = found.problem or f"{fetched.partition} at offset {record.offset}: {e}"
+            if fetched.next_offset >= end:
+                left.pop(fetched.partition, None)
+    finally:
+        fetcher.close()
+    return found
+
+
+async def _offsets(cluster: Cluster, partitions: list[TopicPartition], time: int) -> dict[TopicPartition, int]:
+    found = {}
+    for partition, answer in (await list_offsets(cluster, dict.fromkeys(partitions, time), patience=_PATIENCE)).items():
+        if isinstance(answer, ApiError):
+            raise answer
+        found[partition] = answer.offset
+    return found
