@@ -12,4 +12,10 @@ def membership_of(cluster: Cluster, options: GroupOptions, listener: GroupListen
 
     :raise ConfigError: an assignor is not known.
     """
-    raise NotImplementedError
+    if options.group_protocol == "consumer":
+        from logbus.client.membership.consumer_shell import ConsumerMembership
+
+        return ConsumerMembership(cluster, options, listener)
+    from logbus.client.membership.classic_shell import ClassicMembership
+
+    return ClassicMembership(cluster, options, listener)

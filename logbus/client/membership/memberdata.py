@@ -1,0 +1,111 @@
+"""
+What members of the classic protocol tell each other, as values: subscriptions and assignments.
+
+The bytes come from any client of any version. What cannot be read counts as nothing: one member's mistake must not keep
+the others from their partitions.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import TypeVar
+
+from attrs import frozen
+
+from logbus.errors import DecodeError
+from logbus.model import TopicPartition
+from logbus.wire.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartitions,
+)
+from logbus.wire.schema import decode, encode_versioned
+
+M = TypeVar("M")
+
+_VERSION = struct.Struct(">h")
+_NEWEST = 3
+
+
+@frozen
+class MemberSubscription:
+    """
+    What one member tells the leader.
+
+    :ivar owned: what it reads now; nothing in the eager protocol, where it gave up all before.
+    :ivar generation: in which it was given that; −1: it does not say.
+    :ivar user_data: for the assignor alone.
+    """
+
+    topics: tuple[str, ...] = ()
+    owned: tuple[TopicPartition, ...] = ()
+    generation: int = -1
+    group_instance_id: str | None = None
+    rack: str | None = None
+    user_data: bytes | None = None
+
+
+def write_subscription(subscription: MemberSubscription) -> bytes:
+    """The bytes of a subscription; the group instance id is said elsewhere."""
+    return encode_versioned(
+        ConsumerProtocolSubscription(
+            topics=list(subscription.topics),
+            user_data=subscription.user_data,
+            owned_partitions=by_topic(subscription.owned),
+            generation_id=subscription.generation,
+            rack_id=subscription.rack,
+        ),
+        _NEWEST,
+    )
+
+
+def read_subscription(data: bytes, group_instance_id: str | None = None) -> MemberSubscription:
+    """What a member told; a subscription to nothing if the bytes do not say."""
+    found = _read(ConsumerProtocolSubscription, data)
+    if found is None:
+        return MemberSubscription(group_instance_id=group_instance_id)
+    return MemberSubscription(
+        topics=tuple(sorted(set(found.topics))),
+        owned=_flat(found.owned_partitions),
+        generation=found.generation_id,
+        group_instance_id=group_instance_id,
+        rack=found.rack_id,
+        user_data=None if found.user_data is None else bytes(found.user_data),
+    )
+
+
+def write_assignment(partitions: Iterable[TopicPartition]) -> bytes:
+    """The bytes of an assignment, without user data: no assignor here has any."""
+    return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=by_topic(partitions)), _NEWEST)
+
+
+def read_assignment(data: bytes) -> frozenset[TopicPartition]:
+    """What the leader assigned; nothing if the bytes do not say, as for one that it did not know of."""
+    found = _read(ConsumerProtocolAssignment, data)
+    return frozenset() if found is None else frozenset(_flat(found.assigned_partitions))
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:
+    """Partitions with their topics, both in order."""
+    found: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        found.setdefault(topic, []).append(number)
+    return [TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in found.items()]
+
+
+def _flat(topics: Iterable[TopicPartitions]) -> tuple[TopicPartition, ...]:
+    return tuple(sorted({TopicPartition(each.topic, number) for each in topics for number in each.partitions}))
+
+
+def _read(kind: type[M], data: bytes) -> M | None:
+    if len(data) < _VERSION.size:
+        return None
+    (version,) = _VERSION.unpack_from(data)
+    if version < 0:
+        return None
+    try:
+        # Later versions begin with what the newest known here has.
+        return decode(kind, min(version, _NEWEST), data, _VERSION.size)[0]
+    except DecodeError:
+        return None
