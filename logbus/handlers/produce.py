@@ -11,7 +11,7 @@ Whether a batch belongs to a transaction is what its own header says, not the re
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from attrs import define, field
@@ -46,6 +46,9 @@ ZSTD_VERSION = 7
 
 #: The first version that names topics by their ids (KIP-516).
 TOPIC_ID_VERSION = 13
+
+A = TypeVar("A")
+B = TypeVar("B")
 
 NOTHING_HELD = Held()
 
@@ -247,17 +250,33 @@ class ProduceHandlers:
         answer = produced(
             spelt, data.index, appended.base_offset, appended.log_append_time, appended.log_start_offset, version
         )
-        durable = replica.durable() if message.acks == ALL else None
+        if message.acks != ALL:
+            return answer
+
+        def not_durable(error: ApiError) -> ProduceResponse:
+            return self.refusals.one(context.listener, name, data.index, error, version, topic_id)
+
+        return self.when_durable(replica, message.timeout_ms, answer, not_durable)
+
+    def when_durable(
+        self, replica: Replica, timeout_ms: int, answer: A, not_durable: Callable[[ApiError], A | B]
+    ) -> A | Deferred[A | B]:
+        """
+        An answer once all in-sync replicas have what was appended so far: now, or a Deferred.
+
+        :param not_durable: what to answer otherwise.
+        """
+        durable = replica.durable()
         if durable is None:
             return answer
 
-        def not_durable(failure: Failure) -> ProduceResponse:
+        def failed(failure: Failure) -> A | B:
             failure.trap(ApiError, StorageError)
             error: Any = failure.value
-            return self.refusals.one(context.listener, name, data.index, api_error(error), version, topic_id)
+            return not_durable(api_error(error))
 
-        durable.addTimeout(max(message.timeout_ms, 0) / 1000, self._clock, onTimeoutCancel=timed_out)
-        return durable.addCallbacks(lambda _: answer, not_durable)
+        durable.addTimeout(max(timeout_ms, 0) / 1000, self._clock, onTimeoutCancel=timed_out)
+        return durable.addCallbacks(lambda _: answer, failed)
 
     def _problem(self, message: ProduceRequest) -> ApiError | None:
         """What is wrong with the whole request."""
@@ -346,22 +365,23 @@ class ProduceHandlers:
         return replica, appended
 
     def append_together(
-        self, topic: str, index: int, batches: Sequence[Buffer], now_ms: int, version: int
-    ) -> AppendedTogether | None:
+        self, topic: str, index: int, batches: Sequence[Buffer], now_ms: int, version: int, all_in_sync: bool
+    ) -> tuple[Replica, AppendedTogether] | None:
         """
-        Append several batches to a partition by one write.
+        Append several batches to a partition by one write; arguments as of :meth:`append`.
 
         :return: None: there is something to be said about at least one; none was appended.
         """
         replica = self._replicas.find(topic, index)
         if replica is None or topic in self._internal_topics:
             return None
-        appended = replica.append_together(batches, now_ms, version >= ZSTD_VERSION)
-        if appended is not None:
-            self.batches += len(batches)
-            self.bytes_written += appended.size
-            self.records += appended.end_offset - appended.base_offsets[0]
-        return appended
+        appended = replica.append_together(batches, now_ms, version >= ZSTD_VERSION, all_in_sync)
+        if appended is None:
+            return None
+        self.batches += len(batches)
+        self.bytes_written += appended.size
+        self.records += appended.end_offset - appended.base_offsets[0]
+        return replica, appended
 
     def _when_durable(self, work: _Work) -> Answer:
         """The response, once everything in it is durable on all in-sync replicas."""

@@ -1,19 +1,23 @@
 """
 Produce requests that only differ in their batches: appended together, and answered without a message being built.
 
-They ask for acks=1, so each answer is there at once. If something is the matter with one of them, each is served by
-itself, in order: it is answered, and the log is, as if they had come alone.
+With acks=1 the answers are there at once; with acks=all they wait together for the last of them to be durable. If
+something is the matter with one batch, each is served by itself, in order: it is answered, and the log is, as if they
+had come alone.
 """
 
 from __future__ import annotations
 
 from attrs import define
+from twisted.internet.defer import Deferred
 
+from logbus.cluster.replica import Replica
 from logbus.errors import ApiError
-from logbus.handlers.produce import ProduceHandlers
+from logbus.handlers.produce import ALL, ProduceHandlers
 from logbus.handlers.routing import serves_runs
 from logbus.net.context import RequestContext
 from logbus.records.checksum import Buffer
+from logbus.storage.together import AppendedTogether
 from logbus.wire.repeats import Refrain, Run
 
 
@@ -24,22 +28,23 @@ class ProduceRuns:
     _produce: ProduceHandlers
 
     @serves_runs(0)
-    def run(self, context: RequestContext, run: Run) -> bytes:
+    def run(self, context: RequestContext, run: Run) -> bytes | Deferred[bytes]:
         produce, refrain, batches = self._produce, run.refrain, run.batches
         now_ms = produce.now_ms()
-        if len(batches) > 1 and (topic := self._topic(refrain)):
-            written = produce.append_together(topic, refrain.index, batches, now_ms, refrain.api_version)
+        if len(batches) == 1:
+            return self._one(context, refrain, run.correlation_ids[0], batches[0], now_ms)
+        if topic := self._topic(refrain):
+            written = produce.append_together(
+                topic, refrain.index, batches, now_ms, refrain.api_version, refrain.acks == ALL
+            )
             if written is not None:
-                spell, start, offsets = refrain.written, written.log_start_offset, written.base_offsets
-                return b"".join(
-                    [spell(id, offset, -1, start) for id, offset in zip(run.correlation_ids, offsets, strict=True)]
-                )
-        return b"".join(
-            [
-                self._one(context, refrain, id, data, now_ms)
-                for id, data in zip(run.correlation_ids, batches, strict=True)
-            ]
-        )
+                return self._together(context, topic, run, *written)
+        answers = [
+            self._one(context, refrain, id, data, now_ms) for id, data in zip(run.correlation_ids, batches, strict=True)
+        ]
+        if refrain.acks == ALL:
+            return _joined(answers)
+        return b"".join(answers)  # type: ignore[arg-type]
 
     def _topic(self, refrain: Refrain) -> str:
         """The topic's name; empty if it is not known."""
@@ -48,15 +53,60 @@ class ProduceRuns:
         except ApiError:
             return ""
 
-    def _one(self, context: RequestContext, refrain: Refrain, correlation_id: int, data: Buffer, now_ms: int) -> bytes:
+    def _together(
+        self, context: RequestContext, topic: str, run: Run, replica: Replica, appended: AppendedTogether
+    ) -> bytes | Deferred[bytes]:
+        """The answers to all, once they are durable."""
+        refrain, ids = run.refrain, run.correlation_ids
+        spell, start = refrain.written, appended.log_start_offset
+        answers = b"".join(
+            [spell(id, offset, -1, start) for id, offset in zip(ids, appended.base_offsets, strict=True)]
+        )
+        if refrain.acks != ALL:
+            return answers
+
+        def not_durable(error: ApiError) -> bytes:
+            return b"".join([self._refused(context, topic, refrain, id, error) for id in ids])
+
+        return self._produce.when_durable(replica, refrain.timeout_ms, answers, not_durable)
+
+    def _one(
+        self, context: RequestContext, refrain: Refrain, correlation_id: int, data: Buffer, now_ms: int
+    ) -> bytes | Deferred[bytes]:
         produce, topic, index, version = self._produce, refrain.topic, refrain.index, refrain.api_version
+        to_all = refrain.acks == ALL
         try:
             topic = produce.topic_name(topic, refrain.topic_id, index, version)
-            _, appended = produce.append(topic, index, data, now_ms, version)
+            replica, appended = produce.append(topic, index, data, now_ms, version, all_in_sync=to_all)
         except ApiError as e:
             produce.refused += 1
-            response = produce.refusals.one(context.listener, topic, index, e, version, refrain.topic_id)
-            return refrain.refused(correlation_id, response)
-        return refrain.written(
+            return self._refused(context, topic, refrain, correlation_id, e)
+        answer = refrain.written(
             correlation_id, appended.base_offset, appended.log_append_time, appended.log_start_offset
         )
+        if not to_all:
+            return answer
+
+        def not_durable(error: ApiError) -> bytes:
+            return self._refused(context, topic, refrain, correlation_id, error)
+
+        return produce.when_durable(replica, refrain.timeout_ms, answer, not_durable)
+
+    def _refused(
+        self, context: RequestContext, topic: str, refrain: Refrain, correlation_id: int, error: ApiError
+    ) -> bytes:
+        response = self._produce.refusals.one(
+            context.listener, topic, refrain.index, error, refrain.api_version, refrain.topic_id
+        )
+        return refrain.refused(correlation_id, response)
+
+
+def _joined(answers: list[bytes | Deferred[bytes]]) -> bytes | Deferred[bytes]:
+    """All answers in order, once the last of them is there."""
+    if not any(isinstance(answer, Deferred) for answer in answers):
+        return b"".join(answers)  # type: ignore[arg-type]
+
+    async def join() -> bytes:
+        return b"".join([await answer if isinstance(answer, Deferred) else answer for answer in answers])
+
+    return Deferred.fromCoroutine(join())

@@ -11,20 +11,23 @@ from twisted.internet.defer import Deferred
 from logbus.net.metrics import NetMetrics
 from logbus.records.slices import Parts, total_length
 from logbus.wire.connection import Request
+from logbus.wire.repeats import Run
 
 
 class Pending:
     """
-    The place of one answer.
+    The place of one answer, or of those to a run of requests, which leave together.
 
     :ivar deferred: what gives it; None if it was ready from the first.
     :ivar parts: the answer, once it is ready; empty if nothing is to be sent.
+    :ivar count: of requests.
     """
 
-    __slots__ = ("deferred", "parts", "ready", "request", "size")
+    __slots__ = ("count", "deferred", "parts", "ready", "request", "size")
 
-    def __init__(self, request: Request, deferred: Deferred[Any] | None, parts: Parts) -> None:
+    def __init__(self, request: Request | Run, deferred: Deferred[Any] | None, parts: Parts, count: int = 1) -> None:
         self.request = request
+        self.count = count
         self.deferred = deferred
         self.parts = parts
         self.ready = deferred is None
@@ -35,18 +38,18 @@ class PendingAnswers:
     """
     The answers of one connection that cannot leave yet.
 
-    :param most: how many there may be.
+    :param most: how many requests may wait for theirs.
     :param most_bytes: bytes of those that are ready and wait for others.
     """
 
-    __slots__ = ("_metrics", "_most", "_most_bytes", "_queue", "_ready_bytes")
+    __slots__ = ("_count", "_metrics", "_most", "_most_bytes", "_queue", "_ready_bytes")
 
     def __init__(self, most: int, most_bytes: int, metrics: NetMetrics) -> None:
         self._most = most
         self._most_bytes = most_bytes
         self._metrics = metrics
         self._queue: deque[Pending] = deque()
-        self._ready_bytes = 0
+        self._ready_bytes = self._count = 0
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -54,13 +57,19 @@ class PendingAnswers:
     @property
     def full(self) -> bool:
         """Whether no further request may be begun."""
-        return len(self._queue) >= self._most or self._ready_bytes > self._most_bytes
+        return self._count >= self._most or self._ready_bytes > self._most_bytes
+
+    @property
+    def room(self) -> int:
+        """How many more requests may be begun; answers that are large may allow fewer."""
+        return self._most - self._count
 
     def add(self, pending: Pending) -> None:
         """Keep a place for the answer to the newest request."""
         self._queue.append(pending)
         self._ready_bytes += pending.size
-        self._metrics.requests_pending += 1
+        self._count += pending.count
+        self._metrics.requests_pending += pending.count
 
     def settle(self, pending: Pending, parts: Parts) -> Iterator[Parts]:
         """An answer is ready; gives those that may leave now, oldest first."""
@@ -72,13 +81,14 @@ class PendingAnswers:
         while queue and queue[0].ready:
             first = queue.popleft()
             self._ready_bytes -= first.size
-            self._metrics.requests_pending -= 1
+            self._count -= first.count
+            self._metrics.requests_pending -= first.count
             yield first.parts
 
     def clear(self) -> list[Pending]:
         """Forget all; gives them back, oldest first."""
         forgotten = list(self._queue)
         self._queue.clear()
-        self._ready_bytes = 0
-        self._metrics.requests_pending -= len(forgotten)
+        self._metrics.requests_pending -= self._count
+        self._ready_bytes = self._count = 0
         return forgotten

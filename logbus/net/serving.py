@@ -38,8 +38,8 @@ Answer: TypeAlias = Any
 
 Router: TypeAlias = Callable[[RequestContext, Request], "Answer | Deferred[Answer]"]
 
-RunRouter: TypeAlias = Callable[[RequestContext, Run], bytes]
-"""Serves a run of Produce requests; gives their answers as they go out."""
+RunRouter: TypeAlias = Callable[[RequestContext, Run], "bytes | Deferred[bytes]"]
+"""Serves a run of Produce requests; gives their answers as they go out, or a Deferred of them."""
 
 PRODUCE = 0
 
@@ -262,16 +262,20 @@ class KafkaServerProtocol(Protocol):
         self._serving = True
         try:
             while not self._stops:
-                if (runs := self._runs) is not None and not pending:
-                    run = repeats.take(frames, self._refrain, most - served, left)
+                if (runs := self._runs) is not None:
+                    room = min(most - served, pending.room) if pending else most - served
+                    run = repeats.take(frames, self._refrain, room, left)
                     if run is not None:
                         served += len(run.batches)
                         left -= run.size
                         self._refrain = run.refrain
                         context = self._known_as(run.refrain.client_id)
                         answers = runs(context, run)
-                        self._out.append(answers)
-                        collected += len(answers)
+                        if pending or answers.__class__ is not bytes:
+                            self._wait_together(run, answers)
+                        else:
+                            self._out.append(answers)
+                            collected += len(answers)
                         if not frames.held:
                             break
                         if served == most or left <= 0:
@@ -345,11 +349,23 @@ class KafkaServerProtocol(Protocol):
             self._blocker = entry
             self._stops |= _BLOCKED
 
+    def _wait_together(self, run: Run, answers: bytes | Deferred[bytes]) -> None:
+        if isinstance(answers, bytes):
+            self._append(Pending(run, None, [answers], len(run.batches)))
+            return
+        entry = Pending(run, answers, [], len(run.batches))
+        self._append(entry)
+        answers.addCallbacks(self._answered, self._failed, callbackArgs=(entry,), errbackArgs=(entry,))
+
     def _answered(self, answer: Answer, entry: Pending) -> None:
         if self._lost:
             return
+        request = entry.request
         try:
-            parts: Parts = [] if answer is None else self._wire.respond(entry.request, answer)
+            if isinstance(request, Run):
+                parts: Parts = [answer]
+            else:
+                parts = [] if answer is None else self._wire.respond(request, answer)
         except Exception:
             self._fail(Failure())
             return

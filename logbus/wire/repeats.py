@@ -7,7 +7,7 @@ encoding; and requests that follow each other with the same words are a :class:`
 
 What is known was learned from requests that were decoded in the general way, and only of those that are spelt exactly
 as we would spell them. Whatever differs in a byte goes the general way again, and so does all that is not usual:
-several partitions, other acks than 1, transactions.
+several partitions, acks=0, transactions.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ _LONGEST = 600
 _AFTER_ID = 8
 _BEFORE_WORDS = 4 + _AFTER_ID
 _NO_TAGS = bytes(3)
+_ACKS = (1, -1)
 # Length of the frame, API key and version, correlation id, length of the client id.
 _HEAD = Struct(">iIih")
 _read_head = _HEAD.unpack_from
@@ -64,6 +65,8 @@ class Refrain:
     :ivar api_version: of Produce.
     :ivar topic: where the batches go, by name; empty from version 13 on, which has ``topic_id`` instead.
     :ivar index: the partition's.
+    :ivar acks: 1, or −1 for all in sync.
+    :ivar timeout_ms: how long these may take.
     """
 
     __slots__ = (
@@ -72,6 +75,7 @@ class Refrain:
         "_length",
         "_pack",
         "_tag",
+        "acks",
         "api",
         "api_version",
         "before",
@@ -80,13 +84,22 @@ class Refrain:
         "index",
         "size",
         "tail",
+        "timeout_ms",
         "topic",
         "topic_id",
         "words",
     )
 
     def __init__(
-        self, words: bytes, client_id: str, api_version: int, topic: str, index: int, topic_id: bytes = ZERO_UUID
+        self,
+        words: bytes,
+        client_id: str,
+        api_version: int,
+        topic: str,
+        index: int,
+        topic_id: bytes = ZERO_UUID,
+        acks: int = 1,
+        timeout_ms: int = 0,
     ) -> None:
         self.words = words
         self.client_id = client_id
@@ -95,6 +108,8 @@ class Refrain:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
+        self.acks = acks
+        self.timeout_ms = timeout_ms
         self.tail = _NO_TAGS if api_version >= _FLEXIBLE else b""
         self.size = self.before = 0
         self.head: bytes | None = None
@@ -144,13 +159,16 @@ class Refrain:
 
 class Run:
     """
-    Requests with the same words, in the order they came.
+    Requests with the same words, in the order they came. In a queue of those whose answers are not ready it has one
+    place, like a :class:`.Request`.
 
     :ivar batches: the records of each: views of the connection's receive buffer, valid only until they are served.
     :ivar size: bytes of their frames.
     """
 
     __slots__ = ("batches", "correlation_ids", "refrain", "size")
+    api_key = PRODUCE
+    held = exclusive = False
 
     def __init__(self, refrain: Refrain, correlation_ids: list[int], batches: list[memoryview], size: int) -> None:
         self.refrain = refrain
@@ -174,7 +192,7 @@ class Repeats:
         """Take note of the words of a Produce that was decoded, if they are usual ones; says whether they are."""
         message: ProduceRequest = request.message
         client_id, version = request.client_id, request.api_version
-        if message.acks != 1 or len(message.topic_data) != 1 or message.transactional_id is not None:
+        if message.acks not in _ACKS or len(message.topic_data) != 1 or message.transactional_id is not None:
             return False
         topic: TopicProduceData = message.topic_data[0]
         if len(topic.partition_data) != 1 or client_id is None or not FIRST <= version <= LAST:
@@ -195,7 +213,9 @@ class Repeats:
             return False
         if len(self._known) >= MOST_KNOWN:
             self._known.clear()
-        self._known[version, words] = Refrain(words, client_id, version, topic.name, data.index, topic.topic_id)
+        self._known[version, words] = Refrain(
+            words, client_id, version, topic.name, data.index, topic.topic_id, message.acks, message.timeout_ms
+        )
         return True
 
     def take(self, frames: FrameBuffer, last: Refrain | None, most: int, most_bytes: int) -> Run | None:

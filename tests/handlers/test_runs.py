@@ -7,6 +7,8 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from twisted.internet.error import ConnectionDone
+from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.config import TopicConfig
@@ -32,6 +34,8 @@ CONFIGS = (
     {"compression_type": "lz4"},
     {"cleanup_policy": "compact"},
     {"flush_messages": "3"},
+    {"flush_before_ack": "true"},
+    {"min_insync_replicas": "2"},
 )
 
 good = st.builds(
@@ -113,13 +117,14 @@ messages = st.one_of(
 )
 # Much of the same, then something else.
 versions = st.sampled_from([3, 5, 7, 8, 9, 9, 11, 12, 13])
+acks = st.sampled_from([1, -1])
 stretches = st.lists(
     st.one_of(
-        st.tuples(st.lists(good, min_size=3, max_size=8), versions),
-        st.tuples(producers, versions),
-        st.tuples(producers, versions),
-        st.tuples(st.lists(batches, min_size=2, max_size=8), versions),
-        st.tuples(st.lists(messages, min_size=1, max_size=2), st.sampled_from([7, 9])),
+        st.tuples(st.lists(good, min_size=3, max_size=8), versions, acks),
+        st.tuples(producers, versions, acks),
+        st.tuples(producers, versions, acks),
+        st.tuples(st.lists(batches, min_size=2, max_size=8), versions, acks),
+        st.tuples(st.lists(messages, min_size=1, max_size=2), st.sampled_from([7, 9]), acks),
     ),
     min_size=1,
     max_size=6,
@@ -137,11 +142,11 @@ def topic_id() -> bytes:
         server.close()
 
 
-def stream(drawn: list[tuple[list[Any], int]], clients: list[str | None]) -> bytes:
+def stream(drawn: list[tuple[list[Any], int, int]], clients: list[str | None]) -> bytes:
     frames = []
-    for i, (items, version) in enumerate(drawn):
+    for i, (items, version, asked) in enumerate(drawn):
         for item in items:
-            message = produce_request(item) if item is None or isinstance(item, bytes) else item
+            message = produce_request(item, acks=asked) if item is None or isinstance(item, bytes) else item
             if version >= 13:
                 message.topic_data[0].topic_id = topic_id()
             frames.append(frame(message, version, clients[i % len(clients)], len(frames) * 1000))
@@ -192,7 +197,11 @@ class TogetherTests(SynchronousTestCase):
         st.sampled_from(CONFIGS),
     )
     def test_as_one_by_one(
-        self, drawn: list[tuple[list[Any], int]], clients: list[str | None], cuts: list[int], config: dict[str, str]
+        self,
+        drawn: list[tuple[list[Any], int, int]],
+        clients: list[str | None],
+        cuts: list[int],
+        config: dict[str, str],
     ) -> None:
         """
         However requests are mixed and cut up, answers, logs, indexes and counters are those of one by one.
@@ -201,14 +210,13 @@ class TogetherTests(SynchronousTestCase):
         together, alone = (served(data, cuts, config, way) for way in (True, False))
         self.assertEqual(together, alone)
 
-
     @settings(deadline=None)
-    @given(st.lists(st.tuples(producers, st.sampled_from([9, 13])), min_size=1, max_size=4))
-    def test_sequences_as_one_by_one(self, drawn: list[tuple[list[Any], int]]) -> None:
+    @given(st.lists(st.tuples(producers, st.sampled_from([9, 13]), acks), min_size=1, max_size=4))
+    def test_sequences_as_one_by_one(self, drawn: list[tuple[list[Any], int, int]]) -> None:
         """
         The same, with what idempotent producers send all found in one read.
         """
-        data = stream([([a_batch()], 9), *drawn], ["one"])
+        data = stream([([a_batch()], 9, 1), *drawn], ["one"])
         together, alone = (served(data, [], PLAIN, way) for way in (True, False))
         self.assertEqual(together, alone)
 
@@ -225,10 +233,14 @@ class Runs(HandlerCase):
     def step(self, op: str, path: str) -> None:
         self.writes += op == "write" and path.endswith(".log")
 
-    def feed(self, *data: bytes) -> list[tuple[int, int]]:
+    def feed(self, *data: bytes, acks: int = 1) -> list[tuple[int, int]]:
         """Send so many requests at once; what they are answered."""
-        requests = (joined(self.client.wire.request(produce_request(records), 9)[1]) for records in data)
+        requests = (joined(self.client.wire.request(produce_request(records, acks=acks), 9)[1]) for records in data)
         self.client.feed(b"".join(requests))
+        return self.answers()
+
+    def answers(self) -> list[tuple[int, int]]:
+        """What has been answered since the last time."""
         answers = [answer.responses[0].partition_responses[0] for answer in self.client.answers()]
         return [(answer.error_code, answer.base_offset) for answer in answers]
 
@@ -255,14 +267,73 @@ class Runs(HandlerCase):
         self.server.now(self.server.broker.replicas.remove([TopicPartition("t", 0)]))
         self.assertEqual(self.feed(a_batch(), a_batch()), 2 * [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)])
 
-    def test_behind_one_that_waits(self) -> None:
-        """While an earlier answer is not ready, requests are served one by one, and answered in their turn."""
-        self.server.broker.replicas.get("t", 1).log.configure(TopicConfig(flush_before_ack=True))
-        self.disk.held.add(Lane.SYNC)
-        self.client.send(produce_request(a_batch(b"waits"), partition=1, acks=-1), 9)
-        self.assertEqual(self.feed(a_batch(), a_batch()), [])
+    def synced(self) -> list[tuple[int, int]]:
+        """Let the disk go on; what is answered then."""
         self.disk.held.clear()
         self.disk.release(Lane.SYNC)
         for _ in range(3):
             self.client.turn()
-        self.assertEqual([a.responses[0].partition_responses[0].error_code for a in self.client.answers()], [0, 0, 0])
+        return self.answers()
+
+    def test_behind_one_that_waits(self) -> None:
+        """While an earlier answer is not ready, those behind it are written, and answered in their turn."""
+        self.server.broker.replicas.get("t", 1).log.configure(TopicConfig(flush_before_ack=True))
+        self.disk.held.add(Lane.SYNC)
+        self.client.send(produce_request(a_batch(b"waits"), partition=1, acks=-1), 9)
+        self.writes = 0
+        self.assertEqual(self.feed(a_batch(), a_batch()), [])
+        self.assertEqual(self.writes, 1)
+        self.assertEqual(self.synced(), [(0, 0), (0, 1), (0, 2)])
+
+    def all_in_sync(self, **config: Any) -> None:
+        """Ask for all replicas from now on, in words that are known."""
+        self.server.broker.replicas.get("t", 0).log.configure(TopicConfig(**config))
+        self.feed(a_batch(), acks=-1)
+        for _ in range(3):
+            self.client.turn()
+        self.client.answers()
+        self.writes = 0
+
+    def test_all_in_sync_at_once(self) -> None:
+        """With no other replica, and no sync to wait for, acks=all is answered at once, after one write."""
+        self.all_in_sync()
+        self.assertEqual(self.feed(*4 * [a_batch()], acks=-1), [(0, offset) for offset in range(2, 6)])
+        self.assertEqual(self.writes, 1)
+
+    def test_all_in_sync(self) -> None:
+        """They wait for one sync, together, and what comes meanwhile waits for the next."""
+        self.all_in_sync(flush_before_ack=True)
+        self.disk.held.add(Lane.SYNC)
+        self.assertEqual(self.feed(*4 * [a_batch()], acks=-1), [])
+        self.assertEqual(self.feed(*2 * [a_batch()], acks=-1), [])
+        self.assertEqual(self.server.broker.net_metrics.requests_pending, 6)
+        self.assertEqual(self.writes, 2)
+        self.assertEqual(self.synced(), [(0, offset) for offset in range(2, 8)])
+        self.assertEqual(self.server.broker.net_metrics.requests_pending, 0)
+
+    def test_all_in_sync_and_one_is_wrong(self) -> None:
+        """The others are written, and wait."""
+        self.all_in_sync(flush_before_ack=True)
+        self.disk.held.add(Lane.SYNC)
+        corrupt = a_batch(b"x")[:-1] + b"!"
+        self.assertEqual(self.feed(a_batch(), corrupt, a_batch(), acks=-1), [])
+        self.assertEqual(self.synced(), [(0, 2), (ErrorCode.CORRUPT_MESSAGE, -1), (0, 3)])
+
+    def test_never_durable(self) -> None:
+        """When their time is up, each is told so."""
+        self.all_in_sync(flush_before_ack=True)
+        self.disk.held.add(Lane.SYNC)
+        self.assertEqual(self.feed(a_batch(), a_batch(), acks=-1), [])
+        self.client.turn(1.1)
+        self.assertEqual(self.answers(), 2 * [(ErrorCode.REQUEST_TIMED_OUT, -1)])
+        self.synced()
+
+    def test_the_client_goes_away(self) -> None:
+        """What it wrote stays, and nothing is said of it to anybody."""
+        self.all_in_sync(flush_before_ack=True)
+        self.disk.held.add(Lane.SYNC)
+        self.feed(a_batch(), a_batch(), acks=-1)
+        self.client.protocol.connectionLost(Failure(ConnectionDone()))
+        self.assertEqual(self.server.broker.net_metrics.requests_pending, 0)
+        self.assertEqual(self.synced(), [])
+        self.assertEqual(self.server.broker.replicas.get("t", 0).log.log_end_offset, 4)

@@ -57,6 +57,22 @@ class PendingAnswersTests(SynchronousTestCase):
         answers.add(Pending(REQUEST, None, [bytes(101)]))
         self.assertTrue(answers.full)
 
+    def test_runs(self) -> None:
+        """
+        A run has the places of all its requests.
+        """
+        metrics = NetMetrics()
+        answers = PendingAnswers(5, 100, metrics)
+        first, second = Pending(REQUEST, Deferred(), [], 3), Pending(REQUEST, Deferred(), [], 2)
+        answers.add(first)
+        self.assertEqual((answers.room, answers.full), (2, False))
+        answers.add(second)
+        self.assertEqual((answers.room, answers.full, metrics.requests_pending), (0, True, 5))
+        list(answers.settle(first, []))
+        self.assertEqual((answers.room, metrics.requests_pending), (3, 2))
+        answers.clear()
+        self.assertEqual((answers.room, metrics.requests_pending), (5, 0))
+
     def test_clearing(self) -> None:
         """
         A lost connection's answers are forgotten and counted out.

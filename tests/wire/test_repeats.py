@@ -33,10 +33,18 @@ def named(topic: str, version: int) -> dict[str, Any]:
     return {"name": topic} if version < 13 else {"topic_id": topic.encode().ljust(16, b"!")[:16]}
 
 
-def asked(client: ClientConnection, records: bytes | None, version: int = 9, topic: str = "t", index: int = 0) -> bytes:
+def asked(
+    client: ClientConnection,
+    records: bytes | None,
+    version: int = 9,
+    topic: str = "t",
+    index: int = 0,
+    acks: int = 1,
+    timeout_ms: int = 1000,
+) -> bytes:
     data = PartitionProduceData(index=index, records=records)
     topics = [TopicProduceData(**named(topic, version), partition_data=[data])]
-    return joined(client.request(ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics), version)[1])
+    return joined(client.request(ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=topics), version)[1])
 
 
 class RepeatsTests(SynchronousTestCase):
@@ -157,7 +165,7 @@ class RepeatsTests(SynchronousTestCase):
         )
         changes: list[dict[str, Any]] = [
             {"acks": 0},
-            {"acks": -1},
+            {"acks": 2},
             {"transactional_id": "id"},
             {"topic_data": []},
             {"topic_data": usual.topic_data * 2},
@@ -175,6 +183,20 @@ class RepeatsTests(SynchronousTestCase):
         self.assertFalse(self.teach(asked(client, b"r") + b"\0"))
         self.assertFalse(self.teach(asked(ClientConnection("x" * 1000), b"r")))
         self.assertTrue(self.teach(asked(client, b"r")))
+
+    def test_other_acks(self) -> None:
+        """
+        Who asks for all replicas says other words than who asks for one, and so does who has more patience.
+        """
+        client = ClientConnection("me")
+        for acks, timeout_ms in ((1, 1000), (-1, 1000), (-1, 2000)):
+            data = asked(client, b"r", acks=acks, timeout_ms=timeout_ms)
+            self.assertIsNone(self.take(data))
+            self.frames.next_frame()
+            self.assertTrue(self.teach(data))
+            run = self.take(data)
+            assert run is not None
+            self.assertEqual((run.refrain.acks, run.refrain.timeout_ms), (acks, timeout_ms))
 
     def test_bounded(self) -> None:
         """
