@@ -14,8 +14,8 @@ from logbus.errors import LogbusError
 from logbus.model import TopicPartition
 from tests.cluster.several import ClusterCase, host_of
 
-CLIENTS = -1
-"""Where clients are, among the brokers' numbers."""
+CLIENTS = 100
+"""Where the first client is, among the brokers' numbers; the others follow."""
 Places = frozenset[TopicPartition]
 
 
@@ -84,13 +84,16 @@ class MembershipCase(ClusterCase):
         self.cluster[0].create("t", 6)
         self.members: list[Membership] = []
         self.hears: list[Hears] = []
+        self.clients = CLIENTS
+        self.quiet: set[int] = set()
 
     def a_client(self, bootstrap: int = 0, **options: Any) -> Cluster:
         """A client on the brokers' network; closed at the end."""
+        self.clients += 1
         client = Cluster(
             self.cluster.clock,
             f"{host_of(bootstrap)}:9092",
-            endpoint=self.cluster.network.from_broker(CLIENTS),
+            endpoint=self.cluster.network.from_broker(self.clients - 1),
             **options,
         )
 
@@ -120,13 +123,20 @@ class MembershipCase(ClusterCase):
         self.addCleanup(close)
         return membership
 
+    def lose(self, number: int) -> None:
+        """The machine of a member is gone: nothing of it gets through any more."""
+        self.quiet.add(number)
+        for broker_id in self.cluster.alive:
+            self.cluster.cut(CLIENTS + number, broker_id)
+
     def until(self, condition: Callable[[], bool], seconds: float = 30.0) -> None:
         """Let time pass until something is so."""
         for _ in range(round(seconds / 0.05)):
             if condition():
                 return
-            for each in self.members:
-                each.polled()
+            for number, each in enumerate(self.members):
+                if number not in self.quiet:
+                    each.polled()
             self.cluster.settle(0.05)
         raise AssertionError([(each.state, sorted(each.assignment)) for each in self.members])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.task import deferLater
 
@@ -151,6 +151,8 @@ class ClassicMembership(Shell):
                 code = code_of(e)
                 self._coordinator.noticed(code)
                 answer = lambda: self._machine.refused(code)  # noqa: E731
+            except CancelledError:
+                raise
             except Exception:
                 self._log.failure("group {group}: joining failed", group=self.options.group_id)
                 answer = lambda: self._machine.refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # noqa: E731
