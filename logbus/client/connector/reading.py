@@ -24,11 +24,11 @@ Reset = Literal["earliest", "latest", "none"]
 class PartitionReader(Protocol):
     """What streams need of it."""
 
-    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions from these offsets on, and no others."""
+    def add(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions, too, from these offsets on."""
 
-    def position(self, partition: TopicPartition) -> int | None:
-        """The offset after the last record polled; None while it is not found out yet."""
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these no more; what was read ahead of them is dropped."""
 
     def poll(self) -> Deferred[Fetched]:
         """The next records of any partition, waiting for some; it can be cancelled."""

@@ -57,6 +57,7 @@ class MessageStream:
     _partitions: dict[TopicPartition, None] = field(factory=dict, init=False)
     _reader: PartitionReader | None = field(default=None, init=False)
     _records: deque[ConsumerRecord] = field(factory=deque, init=False)
+    _source: TopicPartition | None = field(default=None, init=False)
     _after: int = field(default=0, init=False)
     _in_hand: tuple[TopicPartition, int] | None = field(default=None, init=False)
     _waiting: Deferred[Any] | None = field(default=None, init=False)
@@ -112,17 +113,26 @@ class MessageStream:
     def add(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these, too, from where :class:`Positions` says."""
         new = [each for each in partitions if each not in self._partitions]
-        if new and not self._ended:
-            self._partitions.update(dict.fromkeys(new))
-            self._begin_again()
+        if not new or self._ended:
+            return
+        self._partitions.update(dict.fromkeys(new))
+        if self._reader is not None:
+            try:
+                self._reader.add(self._starts(new))
+                return
+            except ApiError:
+                pass  # The loop hears of it when it opens the next one.
+        self._open_anew()
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """Deliver nothing of these any more, from now on; a record that is out stays so."""
         old = [each for each in partitions if each in self._partitions]
-        if old:
-            for each in old:
-                del self._partitions[each]
-            self._begin_again()
+        for each in old:
+            del self._partitions[each]
+        if self._records and self._source not in self._partitions:
+            self._records.clear()
+        if self._reader is not None:
+            self._reader.remove(old)
 
     def disown(self, partitions: Iterable[TopicPartition]) -> None:
         """Should a record of these be out, it counts as not delivered."""
@@ -134,8 +144,7 @@ class MessageStream:
         self._ended = True
         self._partitions.clear()
         self._records.clear()
-        reader, self._reader = self._reader, None
-        self._interrupt(reader)
+        self._open_anew()
 
     # How it works.
 
@@ -155,6 +164,9 @@ class MessageStream:
 
     def _take(self, fetched: Fetched) -> None:
         self._attempt = 0
+        if fetched.partition not in self._partitions:
+            return
+        self._source = fetched.partition
         self._records = records_of(fetched)
         self._after = fetched.next_offset
         if not self._records:
@@ -188,37 +200,28 @@ class MessageStream:
 
     def _opened(self) -> PartitionReader:
         if self._reader is None:
-            starts = self._starts()
+            starts = self._starts(self._partitions)
             self._reader = self._open_reader()
-            self._reader.assign(starts)
+            self._reader.add(starts)
         return self._reader
 
-    def _starts(self) -> dict[TopicPartition, int]:
-        look_again(self._cluster, self._partitions)
+    def _starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        wanted = list(partitions)
+        look_again(self._cluster, wanted)
         starts = {}
-        for each in self._partitions:
+        for each in wanted:
             if self._in_hand is not None and self._in_hand[0] == each:
                 starts[each] = self._in_hand[1]
             else:
                 starts[each] = begin_at(each, self._positions.get(each))
         return starts
 
-    def _begin_again(self) -> None:
-        """What was read ahead is read once more, where it is still ours."""
+    def _open_anew(self) -> None:
+        """Give up the reader; a loop that waits for it looks anew, and does not hear of its end."""
+        reader, self._reader = self._reader, None
         self._records.clear()
-        given_up = None
-        if self._reader is not None:
-            try:
-                self._reader.assign(self._starts())
-            except ApiError:
-                # The loop hears of it when it asks.
-                given_up, self._reader = self._reader, None
-        self._interrupt(given_up)
-
-    def _interrupt(self, given_up: PartitionReader | None = None) -> None:
-        """Have the loop look anew; only then close what it waited for, so that it does not hear of that."""
         self._turn += 1
         if self._waiting is not None:
             self._waiting.cancel()
-        if given_up is not None:
-            given_up.close()
+        if reader is not None:
+            reader.close()
