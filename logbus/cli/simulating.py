@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 @click.option(
     "--workload",
     type=click.Choice(["both", "records", "transactions"]),
-    default="records",
+    default="both",
     show_default=True,
     help="What clients do.",
 )

@@ -26,6 +26,14 @@ class SimulateTests(SynchronousTestCase):
         sums = json.loads(run(*SMALL, "--json").out)
         self.assertEqual((sums["runs"], sums["violations"]), (1, []))
         self.assertGreater(sums["batches_acknowledged"], 0)
+        self.assertGreater(sums["transactions_committed"], 0)
+
+    def test_a_workload(self) -> None:
+        """Clients do one thing only, if that is wanted; faults of the other are unknown then."""
+        for workload, absent in (("records", "transactions_begun"), ("transactions", "batches_sent")):
+            self.assertEqual(json.loads(run(*SMALL, "--workload", workload, "--json").out)[absent], 0)
+        result = run(*SMALL, "--workload", "records", "--faults", "kill-client")
+        self.assertIn("there is no fault kill-client", result.err)
 
     def test_a_broken_promise(self) -> None:
         """The status says so, the schedule is cut down to what it takes, and the command runs it again."""

@@ -45,7 +45,12 @@ class Process:
         def view(topic: str) -> View:
             return View(reactor, dict(self.brokers), topic, self.world.generator())
 
-        Deferred.fromCoroutine(self.main(view)).addErrback(self.failed)
+        def failed(failure: Failure) -> None:
+            # What the dead say when their memory is taken says nothing.
+            if not reactor.dead:
+                self.failed(failure)
+
+        Deferred.fromCoroutine(self.main(view)).addErrback(failed)
 
     def kill(self) -> bool:
         """End it at once; whether it ran."""
