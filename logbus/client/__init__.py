@@ -5,8 +5,11 @@ A Twisted-native client of Kafka-compatible brokers.
 
     cluster.py      where to begin, who leads what, a connection to each broker
     producer.py     Producer: records out; accumulator.py and partitioner.py are its pure parts
-    fetcher.py      Fetcher: records in, from partitions and positions one chooses
-    fetched.py      what is made of an answer
+    consumer.py     Consumer: records in, of partitions one chooses or as a member of a group; handout.py hands them
+                    out, committing.py commits, following.py does what the membership says
+    fetcher.py      its engine: partitions and positions in, records out, read ahead; fetching.py, locating.py, and
+                    fetch_session.py, source.py, readahead.py, fetched.py, which are pure
+    simple.py       SimpleConsumer: one request each
     admin.py        AdminClient: topics, settings, offsets, the cluster
     connector/      ConsumerConnector: a group that coordinates itself through ZooKeeper
     groups.py       its part for groups; described_groups.py, coordinators.py
@@ -43,13 +46,16 @@ if TYPE_CHECKING:
         WhiteList,
         zookeeper_store,
     )
+    from logbus.client.consumer import Consumer
     from logbus.client.described_groups import GroupDescription, GroupMember
-    from logbus.client.fetched import ConsumerRecord
-    from logbus.client.fetcher import AtTime, Fetcher
+    from logbus.client.fetched import ConsumerRecord, Fetched
     from logbus.client.groups import CommittedOffset, ListedGroup
+    from logbus.client.hands import RecordError
     from logbus.client.offsets import EARLIEST, LATEST
     from logbus.client.producer import Producer, RecordMetadata
     from logbus.client.retry import Unreachable
+    from logbus.client.simple import SimpleConsumer
+    from logbus.client.source import AtTime
     from logbus.client.transactions import ActiveProducer, ListedTransaction, TransactionDescription
 
 __all__ = [
@@ -59,10 +65,11 @@ __all__ = [
     "BlackList",
     "Cluster",
     "CommittedOffset",
+    "Consumer",
     "ConsumerConnector",
     "ConsumerRecord",
     "EARLIEST",
-    "Fetcher",
+    "Fetched",
     "GroupDescription",
     "GroupMember",
     "LATEST",
@@ -72,7 +79,9 @@ __all__ = [
     "NewTopic",
     "Producer",
     "RebalanceFailed",
+    "RecordError",
     "RecordMetadata",
+    "SimpleConsumer",
     "TopicFilter",
     "TransactionDescription",
     "Unreachable",
@@ -83,14 +92,15 @@ __all__ = [
 _MODULES = {
     "ActiveProducer": "transactions",
     "AdminClient": "admin",
-    "AtTime": "fetcher",
+    "AtTime": "source",
     "BlackList": "connector",
     "Cluster": "cluster",
     "CommittedOffset": "groups",
+    "Consumer": "consumer",
     "ConsumerConnector": "connector",
     "ConsumerRecord": "fetched",
     "EARLIEST": "offsets",
-    "Fetcher": "fetcher",
+    "Fetched": "fetched",
     "GroupDescription": "described_groups",
     "GroupMember": "described_groups",
     "LATEST": "offsets",
@@ -100,7 +110,9 @@ _MODULES = {
     "NewTopic": "admin",
     "Producer": "producer",
     "RebalanceFailed": "connector",
+    "RecordError": "hands",
     "RecordMetadata": "producer",
+    "SimpleConsumer": "simple",
     "TopicFilter": "connector",
     "TransactionDescription": "transactions",
     "Unreachable": "retry",

@@ -112,6 +112,22 @@ class Chunk:
         self.size -= taken
         return Fetched(self.partition, records, offset, self.high_watermark, taken, epoch)
 
+    def take_all(self) -> Fetched:
+        """
+        Decode all that is left.
+
+        :raises ApiError: CORRUPT_MESSAGE: nothing can be read of the first batch.
+        """
+        whole = self.take()
+        while self.size:
+            try:
+                more = self.take()
+            except ApiError:
+                break
+            size = whole.size + more.size
+            whole = more._replace(records=whole.records + more.records, size=size)
+        return whole
+
 
 def damaged(partition: TopicPartition, offset: int, error: Exception) -> ApiError:
     """The error that stands for a batch that cannot be read."""

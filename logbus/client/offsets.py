@@ -52,6 +52,23 @@ async def list_offsets(
         answers.update(await _list_offsets(cluster, again, committed))
 
 
+async def found_offsets(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], committed: bool
+) -> dict[TopicPartition, TimestampOffset]:
+    """
+    The same, or an error; leaders that have no answer yet are asked again for a while.
+
+    :raises ApiError: for the first partition that has no answer.
+    """
+    found = {}
+    answers = await list_offsets(cluster, wanted, patience=5.0, committed=committed)
+    for partition, answer in answers.items():
+        if isinstance(answer, ApiError):
+            raise answer
+        found[partition] = answer
+    return found
+
+
 def _not_yet(cluster: Cluster, partition: TopicPartition, answer: TimestampOffset | ApiError) -> bool:
     topic = cluster.known(partition.topic)
     there = topic is not None and partition.partition in topic.partitions

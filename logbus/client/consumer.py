@@ -1,0 +1,427 @@
+"""
+Reads records: of partitions one chooses, or as a member of a group.
+
+.. code-block:: python
+
+    consumer = Consumer(cluster, "billing")
+    consumer.subscribe(["orders"])
+    async for record in consumer:
+        print(record.offset, record.value)
+    await consumer.close()
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from logbus.client.cluster import Cluster
+from logbus.client.committing import Committer
+from logbus.client.fetched import ConsumerRecord
+from logbus.client.fetcher import Fetcher
+from logbus.client.following import Follower
+from logbus.client.groups import CommittedOffset
+from logbus.client.handout import Batches, Handout
+from logbus.client.interceptors import ConsumerInterceptor, ConsumerInterceptors
+from logbus.client.membership import (
+    GroupListener,
+    GroupMetadata,
+    GroupOffsets,
+    GroupOptions,
+    Membership,
+    Subscription,
+    membership_of,
+)
+from logbus.client.offsets import EARLIEST, LATEST, found_offsets
+from logbus.client.serializers import Deserializer
+from logbus.client.source import AtTime, Isolation, Position, Reset, reset_position
+from logbus.errors import LogbusError
+from logbus.model import TimestampOffset, TopicPartition
+
+__all__ = ["AtTime", "Consumer", "Isolation", "Position", "Reset"]
+
+
+class Consumer:
+    """
+    One loop reads a consumer. What is handed out last is *done* when more is asked for: that is what is committed by
+    itself, so a record whose processing fails is read again.
+
+    :param cluster: where from; closed by its owner, not by the consumer.
+    :param group_id: the group to be a member of, or to commit for; None: offsets are the application's matter.
+    :param auto_offset_reset: where to begin without a committed offset, and where to go on when an offset is not kept
+        any more: ``earliest``, ``latest``, or ``none``, which makes it an error.
+    :param enable_auto_commit: commit what is done every ``auto_commit_interval`` seconds, before partitions are given
+        up, and at the end.
+    :param isolation_level: whether records of transactions are read only once they are committed.
+    :param key_deserializer: called with the topic and the bytes of a key; what it returns is the record's key. One that
+        raises ends the loop with a :class:`RecordError`, and the record stays the next one.
+    :param value_deserializer: the same for values.
+    :param interceptors: see :class:`~logbus.client.interceptors.ConsumerInterceptor`.
+    :param client_rack: where we are: brokers may name a replica nearby to read from (KIP-392).
+    :param fetch_max_wait: seconds a broker holds a fetch that finds fewer than ``fetch_min_bytes``.
+    :param fetch_max_bytes: of one answer.
+    :param max_partition_fetch_bytes: of one partition in it.
+    :param queue_max_bytes: the most that is read ahead, of all partitions together, as it came over the network.
+    :param options: of :class:`~logbus.client.membership.GroupOptions`.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        group_id: str | None = None,
+        *,
+        auto_offset_reset: Reset = "latest",
+        enable_auto_commit: bool = True,
+        auto_commit_interval: float = 5.0,
+        isolation_level: Isolation = "read_uncommitted",
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+        interceptors: Sequence[ConsumerInterceptor] = (),
+        client_rack: str | None = None,
+        fetch_max_wait: float = 0.5,
+        fetch_min_bytes: int = 1,
+        fetch_max_bytes: int = 16 * 1024 * 1024,
+        max_partition_fetch_bytes: int = 4 * 1024 * 1024,
+        queue_max_bytes: int = 32 * 1024 * 1024,
+        **options: Any,
+    ) -> None:
+        self._cluster = cluster
+        self._reset: Reset = auto_offset_reset
+        self._committed_only = isolation_level == "read_committed"
+        self._options: GroupOptions | None = None
+        group = None
+        if group_id is not None:
+            options = {"client_rack": client_rack, "require_stable": self._committed_only, **options}
+            self._options = GroupOptions(group_id, **options)
+            group = GroupOffsets(cluster, group_id)
+        elif options:
+            raise TypeError(f"without a group_id there is no use for {', '.join(sorted(options))}")
+        self._fetcher = Fetcher(
+            cluster,
+            reset=auto_offset_reset,
+            max_wait=fetch_max_wait,
+            min_bytes=fetch_min_bytes,
+            max_bytes=fetch_max_bytes,
+            partition_max_bytes=max_partition_fetch_bytes,
+            queue_bytes=queue_max_bytes,
+            isolation=isolation_level,
+            rack=client_rack,
+            patience=5.0,
+        )
+        hooks = ConsumerInterceptors(tuple(interceptors))
+        self._handout = Handout(cluster.reactor, self._fetcher, hooks, key_deserializer, value_deserializer)
+        self._committer = Committer(cluster.reactor, group, hooks, self._handout.offsets)
+        self._auto = enable_auto_commit and group is not None
+        self._interval = auto_commit_interval
+        self._follower = Follower(
+            cluster, self._fetcher, self._committer, auto_offset_reset, self._auto, self._handout.let_go
+        )
+        self._handout.watcher = self._follower
+
+    # What is read.
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read."""
+        return self._fetcher.assignment
+
+    def assign(self, partitions: Mapping[TopicPartition, Position] | Iterable[TopicPartition]) -> None:
+        """
+        Read these partitions, and no others, without being a member of the group.
+
+        :param partitions: with where to begin; without, that is where the group left off, or where
+            ``auto_offset_reset`` leads.
+        :raises LogbusError: the consumer subscribes to topics; or it is closed.
+        """
+        if self._committer.membership is not None:
+            raise LogbusError("the consumer subscribes to topics: unsubscribe before partitions are assigned")
+        self._check_open()
+        self._handout.let_go(self.assignment)
+        self._fetcher.remove(self.assignment)
+        self._follower.end()
+        if isinstance(partitions, Mapping):
+            self._fetcher.add(partitions)
+        elif self._committer.group is None:
+            self._fetcher.add(dict.fromkeys(partitions, reset_position(self._reset)))
+        else:
+            self._follower.begin(frozenset(partitions))
+        self._begin()
+
+    def subscribe(self, topics: Iterable[str] | re.Pattern[str], listener: GroupListener | None = None) -> None:
+        """
+        Be a member of the group, which divides the partitions of topics among its members.
+
+        :param topics: names, or an expression that whole names match; topics that are made later count, too.
+        :param listener: hears which partitions come and go.
+        :raises LogbusError: there is no group, or the consumer is closed.
+        :raises ConfigError: there is no topic; or the options do not fit.
+        """
+        self._check_open()
+        if self._options is None:
+            raise LogbusError("a consumer without a group cannot subscribe: give it a group_id, or assign partitions")
+        wanted = Subscription.matching(topics.pattern) if isinstance(topics, re.Pattern) else Subscription.of(topics)
+        membership = self._committer.membership
+        if membership is None:
+            self.assign({})
+            membership = self._committer.membership = self._join(self._options)
+        self._follower.listener = listener or GroupListener()
+        self._follower.failure = None
+        membership.subscribe(wanted)
+        self._begin()
+
+    def unsubscribe(self) -> Deferred[None]:
+        """Leave the group, or read none of the assigned partitions any more; fires when that is done."""
+
+        async def unsubscribe() -> None:
+            membership, self._committer.membership = self._committer.membership, None
+            if membership is not None:
+                await membership.close()
+            self._handout.let_go(self.assignment)
+            self._fetcher.remove(self.assignment)
+            self._follower.end()
+
+        return Deferred.fromCoroutine(unsubscribe())
+
+    def group_metadata(self) -> GroupMetadata:
+        """
+        Who the consumer is in its group now: what a producer's transaction commits offsets with (KIP-447).
+
+        :raises LogbusError: there is no group.
+        """
+        if self._options is None:
+            raise LogbusError("a consumer without a group has no group metadata; give it a group_id")
+        membership = self._committer.membership
+        return GroupMetadata(self._options.group_id) if membership is None else membership.metadata
+
+    # Records.
+
+    def __aiter__(self) -> Handout:
+        return self._handout
+
+    def __anext__(self) -> Coroutine[Deferred[Any], Any, ConsumerRecord]:
+        return self._handout.__anext__()
+
+    def batches(self) -> Batches:
+        """``async for batch in consumer.batches()``: the records of one partition at a time, as they were read."""
+        return Batches(self._handout)
+
+    def poll(
+        self, timeout: float | None = None, max_records: int = 500
+    ) -> Deferred[dict[TopicPartition, list[ConsumerRecord]]]:
+        """
+        The next records, by partition.
+
+        Cancelling the Deferred loses no records.
+
+        :param timeout: seconds to wait for some; None: as long as it takes.
+        :returns: fires with at least one record, unless the time is up or the consumer closed.
+        :raises RecordError: (in the Deferred) the next record cannot be deserialized.
+        :raises ApiError: OFFSET_OUT_OF_RANGE where ``auto_offset_reset`` is ``none``; a topic that is gone; records
+            that are damaged. Who asks again is told again, if it is still so: :meth:`seek` leads on.
+        :raises MembershipFailed: the group does not take us any more.
+        """
+
+        async def poll() -> dict[TopicPartition, list[ConsumerRecord]]:
+            found: dict[TopicPartition, list[ConsumerRecord]] = {}
+            left = max_records
+            hand = await self._handout.next_hand(timeout)
+            while hand is not None:
+                records = hand.take(left)
+                if not records:
+                    if hand.error is not None and not found:
+                        raise hand.error
+                    break
+                found.setdefault(hand.fetched.partition, []).extend(records)
+                left -= len(records)
+                if not left or not hand.is_over:
+                    break
+                try:
+                    hand = self._handout.ready_hand(found)
+                except LogbusError:
+                    # Whoever asks next is told; here are records.
+                    break
+            return found
+
+        return Deferred.fromCoroutine(poll())
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """
+        Hand out no records of these until they are resumed; the consumer stays in its group.
+
+        :raises KeyError: one is not assigned.
+        """
+        self._fetcher.pause(partitions)
+        self._handout.stop()
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """
+        Hand them out again.
+
+        :raises KeyError: one is not assigned.
+        """
+        self._fetcher.resume(partitions)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        return self._fetcher.paused()
+
+    # Positions.
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """
+        The offset of the next record to be handed out; None while it is not found out yet.
+
+        :raises KeyError: the partition is not assigned.
+        """
+        return self._handout.position(partition)
+
+    def seek(self, partition: TopicPartition, position: Position) -> None:
+        """
+        Go on elsewhere.
+
+        :param position: an offset, :data:`EARLIEST`, :data:`LATEST`, or :class:`AtTime`.
+        :raises KeyError: the partition is not assigned.
+        """
+        self._fetcher.seek(partition, position)
+        self._handout.let_go((partition,))
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on at the first offset that is kept; default: in all partitions."""
+        for each in partitions or self.assignment:
+            self.seek(each, EARLIEST)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on with what comes later; default: in all partitions."""
+        for each in partitions or self.assignment:
+            self.seek(each, LATEST)
+
+    def lag(self) -> dict[TopicPartition, int | None]:
+        """How many offsets each partition is behind its end, as of its last fetch; None while that is not known."""
+        found: dict[TopicPartition, int | None] = {}
+        for each in self.assignment:
+            position, end = self.position(each), self._fetcher.high_watermark(each)
+            found[each] = None if position is None or end is None else max(0, end - position)
+        return found
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> Deferred[dict[TopicPartition, int]]:
+        """
+        The first offsets that are kept.
+
+        :raises ApiError: (in the Deferred) a partition is not there.
+        """
+        return self._ends(dict.fromkeys(partitions, EARLIEST))
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> Deferred[dict[TopicPartition, int]]:
+        """
+        The offsets that the next records get; with ``read_committed``, where the first open transaction begins.
+
+        :raises ApiError: (in the Deferred) a partition is not there.
+        """
+        return self._ends(dict.fromkeys(partitions, LATEST))
+
+    def offsets_for_times(
+        self, times: Mapping[TopicPartition, int]
+    ) -> Deferred[dict[TopicPartition, TimestampOffset | None]]:
+        """
+        The first records at or after times, which are milliseconds since 1970; None where there is none.
+
+        :raises ApiError: (in the Deferred) a partition is not there.
+        """
+
+        async def find() -> dict[TopicPartition, TimestampOffset | None]:
+            found = await found_offsets(self._cluster, times, self._committed_only)
+            return {each: None if answer.offset < 0 else answer for each, answer in found.items()}
+
+        return Deferred.fromCoroutine(find())
+
+    # Committing.
+
+    def commit(self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None) -> Deferred[None]:
+        """
+        Commit offsets.
+
+        :param offsets: of the next records to read; default: what was handed out, of all partitions.
+        :raises CommitFailed: (in the Deferred) the group has moved on, or a partition's offset is refused.
+        :raises LogbusError: there is no group; or no coordinator could be reached in time.
+        """
+        return self._committer.commit(_as_committed(offsets))
+
+    def commit_nowait(self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None) -> None:
+        """The same without waiting; a failure is logged."""
+        self._committer.commit_nowait(_as_committed(offsets))
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> Deferred[dict[TopicPartition, CommittedOffset | None]]:
+        """
+        What the group committed; None for nothing.
+
+        :raises LogbusError: (in the Deferred) there is no group; or the broker refuses.
+        """
+        return Deferred.fromCoroutine(self._follower.committed(tuple(partitions)))
+
+    def close(self, *, done: bool = True) -> Deferred[None]:
+        """
+        Stop reading, commit if that goes by itself, leave the group. Fires when that is done; never fails.
+
+        :param done: what was handed out last is done, too.
+        """
+        return Deferred.fromCoroutine(self._close(done))
+
+    async def __aenter__(self) -> Consumer:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        await self._close(kind is None)
+
+    # How it works.
+
+    def _join(self, options: GroupOptions) -> Membership:
+        return membership_of(self._cluster, options, self._follower)
+
+    def _ends(self, times: Mapping[TopicPartition, int]) -> Deferred[dict[TopicPartition, int]]:
+        async def find() -> dict[TopicPartition, int]:
+            found = await found_offsets(self._cluster, times, self._committed_only)
+            return {each: answer.offset for each, answer in found.items()}
+
+        return Deferred.fromCoroutine(find())
+
+    def _check_open(self) -> None:
+        if self._handout.closed:
+            raise LogbusError("the consumer is closed")
+
+    def _begin(self) -> None:
+        if self._auto:
+            self._committer.start(self._interval)
+
+    async def _close(self, done: bool) -> None:
+        if self._handout.closed:
+            return
+        self._handout.closed = True
+        self._handout.stop()
+        if done:
+            self._handout.settle()
+        membership = self._committer.membership
+        self._committer.stop()
+        if membership is not None:
+            await membership.close()
+        elif self._auto:
+            try:
+                await self._committer.commit(done=True)
+            except LogbusError as e:
+                self._log.warn("offsets were not committed: {error}", error=e)
+        self._committer.close()
+        self._follower.end()
+        self._fetcher.close()
+
+
+def _as_committed(
+    offsets: Mapping[TopicPartition, int | CommittedOffset] | None,
+) -> dict[TopicPartition, CommittedOffset] | None:
+    if offsets is None:
+        return None
+    return {each: CommittedOffset(at) if isinstance(at, int) else at for each, at in offsets.items()}

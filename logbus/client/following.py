@@ -1,0 +1,257 @@
+"""
+Reads what the group says is to be read: begins where it left off, and stops when partitions go to others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.client.cluster import Cluster
+from logbus.client.committing import Committer
+from logbus.client.fetched import Fetched
+from logbus.client.fetcher import Fetcher
+from logbus.client.groups import CommittedOffset
+from logbus.client.membership import GroupListener
+from logbus.client.retry import is_retriable
+from logbus.client.source import Position, Reset, reset_position
+from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.model import TopicPartition
+
+
+class Follower(GroupListener):
+    """
+    What a membership tells a consumer.
+
+    :param auto: commit what is done of partitions before they are given up.
+    :param let_go: hands out nothing more of what was taken of partitions.
+
+    :ivar listener: the application's.
+    :ivar failure: why the consumer reads nothing any more; who asks for records is told.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        fetcher: Fetcher,
+        committer: Committer,
+        reset: Reset,
+        auto: bool,
+        let_go: Callable[[Iterable[TopicPartition]], None],
+    ) -> None:
+        self.listener = GroupListener()
+        self.failure: LogbusError | None = None
+        self._cluster = cluster
+        self._fetcher = fetcher
+        self._committer = committer
+        self._reset: Reset = reset
+        self._auto = auto
+        self._let_go = let_go
+        self._wanted: frozenset[TopicPartition] = frozenset()
+        self._beginning: Deferred[None] | None = None
+        self._waiting: set[Deferred[Fetched]] = set()
+        self._alive: Any = None
+
+    # What the membership says.
+
+    def on_assigned(self, partitions: frozenset[TopicPartition]) -> Deferred[None]:
+        """Read these, too, from where the group left off."""
+
+        async def assigned() -> None:
+            self._committer.forget()
+            if partitions:
+                await self._begin(partitions)
+            await _told(self.listener.on_assigned(partitions))
+
+        return Deferred.fromCoroutine(assigned())
+
+    def on_revoked(self, partitions: frozenset[TopicPartition]) -> Deferred[None]:
+        """Hand out nothing more of these, and let go of them once what is done is committed."""
+
+        async def revoked() -> None:
+            held = partitions & self._fetcher.assignment
+            self._fetcher.pause(held)
+            try:
+                await _told(self.listener.on_revoked(partitions))
+            except Exception:
+                self._log.failure("on_revoked failed; the partitions are given up all the same")
+            if self._auto:
+                try:
+                    await self._committer.commit(done=True)
+                except LogbusError as e:
+                    self._log.warn("offsets were not committed before partitions went: {error}", error=e)
+            self._drop(partitions)
+
+        return Deferred.fromCoroutine(revoked())
+
+    def on_lost(self, partitions: frozenset[TopicPartition]) -> Deferred[None]:
+        """Drop these at once: they may be another's."""
+        self._drop(partitions)
+
+        async def lost() -> None:
+            await _told(self.listener.on_lost(partitions))
+
+        return Deferred.fromCoroutine(lost())
+
+    def on_failed(self, error: LogbusError) -> Deferred[None]:
+        """Who waits for records is told, and so is who asks later."""
+        self._fail(error)
+
+        async def failed() -> None:
+            await _told(self.listener.on_failed(error))
+
+        return Deferred.fromCoroutine(failed())
+
+    # What the consumer asks.
+
+    def begin(self, partitions: frozenset[TopicPartition]) -> None:
+        """Read assigned partitions from where the group left off, as soon as that is found out."""
+        self._start(partitions)
+
+    async def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
+        """
+        What the group committed.
+
+        :raises LogbusError: there is no group; or the broker refuses.
+        """
+        membership, group = self._committer.membership, self._committer.group
+        if group is None:
+            raise LogbusError("nothing is committed without a group; give the consumer a group_id")
+        if membership is not None:
+            return await membership.committed(partitions)
+        return await group.fetch(partitions)
+
+    def polled(self) -> None:
+        """The application asks for records."""
+        membership = self._committer.membership
+        if membership is not None:
+            membership.polled()
+
+    def check(self) -> None:
+        """
+        See that there is something to wait for.
+
+        :raises LogbusError: the membership ended, or offsets could not be looked up.
+        """
+        if self.failure is not None:
+            failure = self.failure
+            if self._committer.membership is None:
+                self.failure = None
+                self._start(self._wanted)
+            raise failure
+
+    def waiting(self, records: Deferred[Fetched]) -> Deferred[Fetched]:
+        """Have a wait for records end when there will be none, and count it as a sign of life."""
+        self._waiting.add(records)
+        self._keep_alive()
+
+        def ended(result: Fetched | Failure) -> Fetched | Failure:
+            self._waiting.discard(records)
+            if not self._waiting and self._alive is not None and self._alive.active():
+                self._alive.cancel()
+            if isinstance(result, Failure) and result.check(CancelledError) and self.failure is not None:
+                return Failure(self.failure)
+            return result
+
+        records.addBoth(ended)
+        return records
+
+    def end(self) -> None:
+        """Begin nothing more."""
+        self._wanted = frozenset()
+        self.failure = None
+        if self._beginning is not None:
+            self._beginning.cancel()
+
+    # How it works.
+
+    def _keep_alive(self) -> None:
+        membership = self._committer.membership
+        if membership is None or not self._waiting or (self._alive is not None and self._alive.active()):
+            return
+        interval = membership.options.max_poll_interval / 3
+
+        def alive() -> None:
+            self.polled()
+            self._keep_alive()
+
+        self._alive = self._cluster.reactor.callLater(interval, alive)
+
+    async def _begin(self, partitions: frozenset[TopicPartition]) -> None:
+        """Look up where to begin; what cannot be looked up now is tried again behind the rebalance's back."""
+        try:
+            self._add(partitions, await self.committed(tuple(partitions)))
+        except LogbusError as e:
+            self._log.warn("where to begin to read cannot be looked up: {error}", error=e)
+            self._start(partitions | self._wanted)
+
+    def _start(self, partitions: frozenset[TopicPartition]) -> None:
+        self._wanted = partitions
+        if self._beginning is None and partitions:
+            self._beginning = beginning = Deferred.fromCoroutine(self._keep_trying())
+
+            def ended(result: object) -> None:
+                self._beginning = None
+                if isinstance(result, Failure) and not result.check(CancelledError):
+                    error = result.value
+                    self._fail(error if isinstance(error, LogbusError) else LogbusError(repr(error)))
+
+            beginning.addBoth(ended)
+
+    async def _keep_trying(self) -> None:
+        attempt = 0
+        while self._wanted:
+            wanted = self._wanted
+            try:
+                found = await self.committed(tuple(wanted))
+            except LogbusError as e:
+                if not is_retriable(e):
+                    raise
+                attempt += 1
+                self._log.debug("{error}; trying again", error=e)
+                await deferLater(self._cluster.reactor, self._cluster.backoff.before(attempt))
+                continue
+            still = wanted & self._wanted
+            self._wanted -= wanted
+            self._add(still, found)
+
+    def _add(self, partitions: Iterable[TopicPartition], found: dict[TopicPartition, CommittedOffset | None]) -> None:
+        positions: dict[TopicPartition, Position] = {}
+        epochs: dict[TopicPartition, int] = {}
+        for each in sorted(partitions):
+            committed = found.get(each)
+            if committed is not None and committed.offset >= 0:
+                positions[each], epochs[each] = committed.offset, committed.leader_epoch
+            elif self._reset == "none":
+                self._fail(
+                    ApiError(
+                        ErrorCode.OFFSET_OUT_OF_RANGE,
+                        f"{each}: no offset was committed; commit one, or set auto_offset_reset to earliest or latest",
+                    )
+                )
+            else:
+                positions[each] = reset_position(self._reset)
+        self._fetcher.add(positions, epochs)
+
+    def _drop(self, partitions: frozenset[TopicPartition]) -> None:
+        self._wanted -= partitions
+        self._let_go(partitions)
+        self._fetcher.remove(partitions)
+        self._committer.forget()
+
+    def _fail(self, error: LogbusError) -> None:
+        self.failure = error
+        for each in list(self._waiting):
+            each.cancel()
+
+
+async def _told(answer: Any) -> None:
+    if answer is not None:
+        await answer

@@ -1,0 +1,212 @@
+"""
+Hands records to the application: the loop, the batches and the positions of a consumer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+from twisted.internet.defer import CancelledError, Deferred
+
+from logbus.client.fetched import ConsumerRecord, Fetched
+from logbus.client.fetcher import Fetcher
+from logbus.client.groups import CommittedOffset
+from logbus.client.hands import Hand, opened
+from logbus.client.interceptors import ConsumerInterceptors
+from logbus.client.serializers import Deserializer
+from logbus.errors import LogbusError
+from logbus.model import TopicPartition
+
+
+class Watcher(Protocol):
+    """Who knows whether there is something to wait for."""
+
+    def polled(self) -> None:
+        """The application asks for records."""
+
+    def check(self) -> None:
+        """
+        See that there is something to wait for.
+
+        :raises LogbusError: there is not.
+        """
+
+    def waiting(self, records: Deferred[Fetched]) -> Deferred[Fetched]:
+        """Have a wait for records end when there will be none."""
+
+
+class Handout:
+    """
+    :param watcher: set before records are asked for.
+
+    :ivar closed: nothing is handed out any more.
+    """
+
+    watcher: Watcher
+
+    def __init__(
+        self,
+        clock: Any,
+        fetcher: Fetcher,
+        interceptors: ConsumerInterceptors,
+        key_deserializer: Deserializer | None,
+        value_deserializer: Deserializer | None,
+    ) -> None:
+        self.closed = False
+        self._clock = clock
+        self._fetcher = fetcher
+        self._interceptors = interceptors
+        self._key, self._value = key_deserializer, value_deserializer
+        self._hands: dict[TopicPartition, Hand] = {}
+        self._rest: Iterator[ConsumerRecord] = iter(())
+
+    def __aiter__(self) -> Handout:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        for record in self._rest:
+            # Nearly always, so it takes no call and no exception.
+            return record
+        while True:
+            hand = await self.next_hand()
+            if hand is None:
+                raise StopAsyncIteration
+            hand.iterate()
+            self._rest = hand.rest
+            for record in hand.rest:
+                return record
+            if hand.error is not None:
+                raise hand.error
+
+    async def next_hand(self, seconds: float | None = None) -> Hand | None:
+        """What to hand out next, waiting for it; None if the time is up or the consumer closed."""
+        self.settle()
+        deadline = None if seconds is None else self._clock.seconds() + seconds
+        while not self.closed:
+            self.watcher.polled()
+            hand = self.ready_hand()
+            if hand is not None:
+                return hand
+            fetched = await self._wait(deadline)
+            if fetched is None:
+                return None
+            hand = self._open(fetched)
+            if hand is not None:
+                return hand
+        return None
+
+    def ready_hand(self, but: Iterable[TopicPartition] = ()) -> Hand | None:
+        """
+        What can be handed out now.
+
+        :param but: of other partitions, if it is the rest of a batch.
+        :raises ApiError: what is wrong with the partition whose turn it is.
+        """
+        if self._hands:
+            paused = self._fetcher.paused()
+            for partition, hand in self._hands.items():
+                if partition not in but and partition not in paused and not hand.is_over:
+                    return hand
+        while not self.closed:
+            fetched = self._fetcher.take()
+            if fetched is None:
+                return None
+            found = self._open(fetched)
+            if found is not None:
+                return found
+        return None
+
+    def settle(self) -> None:
+        """What was handed out is done."""
+        for partition, hand in list(self._hands.items()):
+            hand.settle()
+            if hand.is_over:
+                del self._hands[partition]
+
+    def stop(self) -> None:
+        """Have a loop over records look again at what to hand out."""
+        self._rest = iter(())
+
+    def let_go(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out nothing more of what was taken of these."""
+        for each in partitions:
+            hand = self._hands.pop(each, None)
+            if hand is not None and hand.rest is self._rest:
+                self.stop()
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """
+        The offset of the next record to be handed out; None while it is not found out yet.
+
+        :raises KeyError: the partition is not assigned.
+        """
+        hand = self._hands.get(partition)
+        return self._fetcher.position(partition) if hand is None else hand.position
+
+    def offsets(self, done: bool) -> dict[TopicPartition, CommittedOffset]:
+        """
+        What to commit.
+
+        :param done: only what is done, not what was handed out.
+        """
+        found = {}
+        for each in self._fetcher.assignment:
+            hand = self._hands.get(each)
+            if hand is not None:
+                found[each] = CommittedOffset(hand.done if done else hand.position, hand.fetched.epoch)
+            else:
+                position = self._fetcher.position(each)
+                if position is not None and position >= 0:
+                    found[each] = CommittedOffset(position, self._fetcher.epoch(each))
+        return found
+
+    def _open(self, fetched: Fetched) -> Hand | None:
+        hand = opened(fetched, self._key, self._value)
+        if hand.is_over:
+            # Markers and what compaction took away: the position moved on, and there is nothing to hand out.
+            return None
+        if self._interceptors and hand.fetched.records:
+            self._interceptors.on_consume(hand.fetched.records)
+        before = self._hands.get(fetched.partition)
+        if before is not None:
+            hand.floor = before.done
+        self._hands[fetched.partition] = hand
+        return hand
+
+    async def _wait(self, deadline: float | None) -> Fetched | None:
+        """Wait for the fetcher; None if the time is up or the consumer closed."""
+        self.watcher.check()
+        waiting = self.watcher.waiting(self._fetcher.poll())
+        timer = None
+        if deadline is not None:
+            timer = self._clock.callLater(max(0.0, deadline - self._clock.seconds()), waiting.cancel)
+        try:
+            return await waiting
+        except (CancelledError, LogbusError) as e:
+            is_late = timer is not None and not timer.active() and isinstance(e, CancelledError)
+            if self.closed or is_late:
+                return None
+            raise
+        finally:
+            if timer is not None and timer.active():
+                timer.cancel()
+
+
+class Batches:
+    """Batches of a consumer, as an asynchronous iterator of :class:`~logbus.client.fetched.Fetched`."""
+
+    def __init__(self, handout: Handout) -> None:
+        self._handout = handout
+
+    def __aiter__(self) -> Batches:
+        return self
+
+    async def __anext__(self) -> Fetched:
+        hand = await self._handout.next_hand()
+        if hand is None:
+            raise StopAsyncIteration
+        records = hand.take(hand.left)
+        if not records and hand.error is not None:
+            raise hand.error
+        return hand.fetched._replace(records=records)

@@ -1,0 +1,128 @@
+"""
+What a consumer has taken out of its fetcher, and hands to the application: decoded, and how far it is. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import length_hint
+
+from attrs import define, field
+
+from logbus.client.fetched import ConsumerRecord, Fetched
+from logbus.client.serializers import Deserializer
+from logbus.errors import LogbusError
+from logbus.model import TopicPartition
+
+
+class RecordError(LogbusError):
+    """
+    A record could not be made into what the application wants; the message names topic, partition and offset. It stays
+    the next one: ``consumer.seek(error.partition, error.offset + 1)`` passes over it.
+    """
+
+    def __init__(self, partition: TopicPartition, offset: int, problem: Exception) -> None:
+        super().__init__(f"{partition}@{offset}: {type(problem).__name__}: {problem}")
+        self.partition = partition
+        self.offset = offset
+
+
+@define(eq=False)
+class Hand:
+    """
+    A batch of one partition on its way to the application.
+
+    :ivar fetched: the batch, with its records as the application gets them.
+    :ivar rest: yields the records that are not handed out yet.
+    :ivar error: what is raised once these are handed out.
+    :ivar floor: an offset from which on records of another batch before this one are not done.
+    """
+
+    fetched: Fetched
+    error: RecordError | None = None
+    floor: int | None = None
+    rest: Iterator[ConsumerRecord] = field(init=False)
+    _undone: int | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.rest = iter(self.fetched.records)
+
+    @property
+    def left(self) -> int:
+        """How many records are not handed out."""
+        # A list's iterator knows; so the loop that runs for each record need not count.
+        return length_hint(self.rest)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing more to be had from it."""
+        return not self.left and self.error is None
+
+    @property
+    def position(self) -> int:
+        """The offset of the next record to hand out."""
+        return self._offset_at(len(self.fetched.records) - self.left)
+
+    @property
+    def done(self) -> int:
+        """
+        The offset before which everything is done.
+
+        A loop over records is at the last one that was handed out; it is done when the next is asked for.
+        """
+        if self.floor is not None:
+            return self.floor
+        handed = len(self.fetched.records) - self.left
+        return self._offset_at(max(handed - 1, 0) if self._undone is None else self._undone)
+
+    def take(self, count: int) -> list[ConsumerRecord]:
+        """So many records at once; they are done when more is asked for."""
+        self._undone = handed = len(self.fetched.records) - self.left
+        taken = self.fetched.records[handed : handed + count]
+        for _ in taken:
+            next(self.rest)
+        return taken
+
+    def settle(self) -> None:
+        """What was handed out is done."""
+        self.floor = None
+        self._undone = len(self.fetched.records) - self.left
+
+    def iterate(self) -> None:
+        """Records are handed out one by one from now on."""
+        self._undone = None
+
+    def drop(self) -> None:
+        """Hand out nothing more of it."""
+        self.rest = iter(())
+
+    def _offset_at(self, index: int) -> int:
+        records = self.fetched.records
+        if index < len(records):
+            return records[index].offset
+        return self.fetched.next_offset if self.error is None else self.error.offset
+
+
+def opened(fetched: Fetched, key: Deserializer | None, value: Deserializer | None) -> Hand:
+    """
+    Deserialize the records of a batch.
+
+    :param key: called with the topic and the bytes of a key; None leaves them as they are. So does ``value``.
+    """
+    if key is None and value is None:
+        return Hand(fetched)
+    records: list[ConsumerRecord] = []
+    error = None
+    for each in fetched.records:
+        try:
+            changed = each
+            if key is not None:
+                changed = changed._replace(key=key(each.topic, each.key))
+            if value is not None:
+                changed = changed._replace(value=value(each.topic, each.value))
+        except Exception as e:
+            error = RecordError(fetched.partition, each.offset, e)
+            error.__cause__ = e
+            break
+        records.append(changed)
+    return Hand(fetched._replace(records=records), error)
