@@ -15,7 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.client.cluster import Cluster
 from logbus.client.connector import ConsumerConnector, MessageStream, TopicFilter
 from logbus.client.fetched import ConsumerRecord
-from logbus.metastore.imetastore import NodeExists, NoNode
+from logbus.metastore.imetastore import NodeExists, NoNode, SessionState
 from logbus.metastore.memory import MemoryEnsemble, MemoryStore
 from logbus.metastore.session import attempt
 from logbus.model import TopicPartition
@@ -59,6 +59,12 @@ class FaultyStore(MemoryStore):
             for _, run in cut:
                 attempt(run)
         self.ensemble.clock.callLater(SESSION_SECONDS, self.ensemble.end, self.session_id)  # type: ignore[union-attr]
+
+    def forget_session(self) -> None:
+        """Another session begins, while the servers still wait for a sign of life of the one before."""
+        self._move(SessionState.LOST)
+        self.ensemble.clock.callLater(SESSION_SECONDS, self.ensemble.end, self.session_id)  # type: ignore[union-attr]
+        self._begin()
 
 
 @define(eq=False)

@@ -15,7 +15,7 @@ from tests.client.connector.kit import SESSION_SECONDS, FaultyStore, Group, Grou
 
 Fault = Callable[[Group, FaultyStore], None]
 
-REBALANCED = SESSION_SECONDS + 4
+REBALANCED = 6.0
 STEP = 0.25
 
 
@@ -53,6 +53,11 @@ def expired_while_away(group: Group, store: FaultyStore) -> None:
     group.clock.callLater(3.0, store.resume)
 
 
+def session_forgotten(group: Group, store: FaultyStore) -> None:
+    """Another session begins while the one before still holds its nodes."""
+    store.forget_session()
+
+
 def _reader(group: Group, store: FaultyStore) -> Reader:
     return next(each for each in group.readers if each.store is store)
 
@@ -80,7 +85,7 @@ class FaultAtAnyRequest(SynchronousTestCase):
         made = group.readers[victim].store.requests
         for partition in range(4):
             group.brokers.topics["t"][partition].put(b"3")
-        group.settle(REBALANCED, STEP)
+        group.settle(REBALANCED + (SESSION_SECONDS if group.readers[victim].store.dead else 0), STEP)
         group.check_balanced("t")
         group.check_nothing_skipped()
         everything = {("t", partition, offset) for partition in range(4) for offset in range(3)}
@@ -125,6 +130,10 @@ class FaultAtAnyRequest(SynchronousTestCase):
     def test_expired(self) -> None:
         """Who loses its session delivers nothing more, and joins again."""
         self.everywhere(expired)
+
+    def test_session_forgotten(self) -> None:
+        """Who has nodes of a session before takes them over, before they go away with it."""
+        self.everywhere(session_forgotten)
 
     def test_expired_while_away(self) -> None:
         """
