@@ -128,11 +128,10 @@ def logbus_produce(bootstrap: str, topic: str, count: int, size: int) -> None:
 
 
 def logbus_consumer(cluster: Any, topic: str, at_end: bool) -> Any:
-    from logbus.client import EARLIEST, LATEST
-    from logbus.client.fetcher import Fetcher
+    from logbus.client import EARLIEST, LATEST, Consumer
     from logbus.model import TopicPartition
 
-    consumer = Fetcher(cluster)
+    consumer = Consumer(cluster)
     consumer.assign({TopicPartition(topic, 0): LATEST if at_end else EARLIEST})
     return consumer
 
@@ -148,7 +147,7 @@ def logbus_consume(bootstrap: str, topic: str, count: int, size: int) -> None:
             if seen == WARMING + count:
                 break
         watch.say(count)
-        consumer.close()
+        await consumer.close()
 
     logbus(job, bootstrap)
 
@@ -177,7 +176,7 @@ def logbus_latency(bootstrap: str, topic: str, count: int, size: int, rate: floa
             producer.send(topic, _stamp.pack(time.perf_counter()) + padding)
         await reading
         watch.say(count, **latencies(found))
-        consumer.close()
+        await consumer.close()
         await producer.close()
 
     logbus(job, bootstrap)
