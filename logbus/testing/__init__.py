@@ -6,6 +6,7 @@ A test kit that ships with the product: real brokers for any test.
 * :mod:`~logbus.testing.process`, :mod:`~logbus.testing.links`, :mod:`~logbus.testing.treeview`: what that is made of: a
   broker's process, the network between them, and a look into ZooKeeper.
 * :mod:`~logbus.testing.zookeeper`: a real ZooKeeper.
+* :mod:`~logbus.testing.schema_registry`: a schema registry in memory.
 * :mod:`~logbus.testing.pytest_plugin`: the fixtures ``logbus_broker`` and ``logbus_cluster``.
 """
 

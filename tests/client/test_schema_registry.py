@@ -30,7 +30,7 @@ from logbus.client.schema_registry import (
 from logbus.client.serializers import SerializationError
 from logbus.client.webbody import BodyTooLarge, bounded_body
 from logbus.errors import ConfigError
-from tests.client.registry import Registry
+from logbus.testing.schema_registry import Registry
 
 TEXT = '{"type": "string"}'
 URL = "http://registry:8081"
@@ -135,6 +135,7 @@ class RegistryTests(RegistryCase):
         """
         They are not tried again, and not kept: what is not there may come.
         """
+        self.registry.incompatible.add('"incompatible"')
         for waiting, status, code, words in [
             (self.client.schema(7), 404, 40403, "Schema not found"),
             (self.client.version("no"), 404, 40401, "Subject 'no' not found."),

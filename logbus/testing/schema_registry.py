@@ -1,8 +1,18 @@
-"""A schema registry in memory, which answers as Confluent's documentation of its REST interface says."""
+"""
+A schema registry in memory, which answers as Confluent's documentation of its REST interface says, as far as writing
+and reading records needs it.
+
+.. code-block:: console
+
+    $ python -m logbus.testing.schema_registry 8081
+
+It checks neither schemas nor whether they are compatible, and forgets everything when it ends.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 from attrs import define, field
@@ -15,9 +25,11 @@ CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 @define(eq=False)
 class Registry:
     """
-    What is registered.
+    What is registered; :attr:`resource` is its HTTP side, for a ``twisted.web.server.Site``.
 
     :ivar seen: method, path and headers of the requests.
+    :ivar schemas: by id, from 1 on; ``subjects``: the ids of each one's versions.
+    :ivar incompatible: schemas that are refused as such.
     :ivar troubles: answered instead, one for each request: status and body; None: not before :meth:`release`.
     """
 
@@ -25,10 +37,12 @@ class Registry:
     subjects: dict[str, list[int]] = field(factory=dict)
     seen: list[tuple[str, str, Any]] = field(factory=list)
     troubles: list[tuple[int, bytes] | None] = field(factory=list)
-    held: list[Any] = field(factory=list)
+    incompatible: set[str] = field(factory=set)
+    held: list[tuple[_Root, Any]] = field(factory=list, init=False)
 
     @property
     def resource(self) -> Resource:
+        """Answers requests."""
         return _Root(self)
 
     def release(self) -> None:
@@ -39,6 +53,7 @@ class Registry:
             request.finish()
 
     def paths(self) -> list[str]:
+        """The requests there were, such as ``GET /schemas/ids/1``."""
         return [f"{method} {path}" for method, path, _ in self.seen]
 
     def answer(self, method: str, path: list[str], body: Any) -> tuple[int, Any]:
@@ -74,7 +89,7 @@ class Registry:
             json.loads(body["schema"])
         except ValueError:
             return 422, {"error_code": 42201, "message": "Invalid schema"}
-        if body["schema"] == '"incompatible"':
+        if body["schema"] in self.incompatible:
             return 409, {"error_code": 409, "message": "Schema being registered is incompatible"}
         ids = [index + 1 for index, each in enumerate(self.schemas) if each["schema"] == body["schema"]]
         if not ids:
@@ -111,8 +126,24 @@ class _Root(Resource):
         return self.answer(request)
 
     def answer(self, request: Any) -> bytes:
+        """Write what the registry says."""
         path = [each.decode() for each in request.postpath]
         body = request.content.read()
         status, answer = self.registry.answer(request.method.decode(), path, json.loads(body) if body else None)
         request.setResponseCode(status)
         return json.dumps(answer).encode()
+
+
+def main(port: int) -> None:
+    """Serve a registry on 127.0.0.1 until Ctrl-C."""
+    from twisted.internet import reactor as installed
+    from twisted.web.server import Site
+
+    reactor: Any = installed
+    listening = reactor.listenTCP(port, Site(Registry().resource), interface="127.0.0.1")
+    print(f"schema registry at http://127.0.0.1:{listening.getHost().port}", flush=True)
+    reactor.run()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 8081)
