@@ -1,0 +1,247 @@
+"""Consumers that are members of a group, at a real broker in memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+
+from twisted.internet.defer import CancelledError, Deferred
+
+from logbus.client import CommittedOffset, Consumer
+from logbus.client.admin import AdminClient
+from logbus.client.interceptors import ConsumerInterceptor
+from logbus.client.membership import GroupListener
+from logbus.errors import ApiError, LogbusError
+from logbus.model import TopicPartition
+from tests.client.membershipkit import Hears, MembershipCase
+from tests.handlers.kit import a_batch
+
+T = TypeVar("T")
+ALL = frozenset(TopicPartition("t", number) for number in range(6))
+P0 = TopicPartition("t", 0)
+
+
+class GroupConsumerTests(MembershipCase):
+    """Consumers of a topic of six partitions with two records each, one batch apiece."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.wire = self.cluster[0].connect()
+        for number in range(6):
+            self.put(number, b"a", b"b")
+
+    def put(self, partition: int, *values: bytes) -> None:
+        for value in values:
+            self.wire.produce(a_batch(value), "t", partition)
+
+    def consumer(self, *topics: str, listener: GroupListener | None = None, **options: Any) -> Consumer:
+        options = {"auto_offset_reset": "earliest", "request_timeout": 5.0, **options}
+        consumer = Consumer(self.a_client(), "g", group_protocol=self.protocol, **options)
+        if topics:
+            consumer.subscribe(topics, listener)
+
+        def close() -> None:
+            self.finished(consumer.close())
+
+        self.addCleanup(close)
+        return consumer
+
+    def start(self, waiting: Awaitable[T]) -> Deferred[T]:
+        async def wait() -> T:
+            return await waiting
+
+        return Deferred.fromCoroutine(wait())
+
+    def finished(self, waiting: Awaitable[T], seconds: float = 30.0) -> T:
+        started = self.start(waiting)
+        for _ in range(round(seconds / 0.05)):
+            if started.called:
+                break
+            self.cluster.settle(0.05)
+        return self.successResultOf(started)
+
+    def read(self, consumer: Consumer, count: int) -> list[tuple[int, int]]:
+        """The next records: partition and offset."""
+        found = []
+        for _ in range(count):
+            record = self.finished(consumer.__anext__())
+            found.append((record.partition, record.offset))
+        return found
+
+    def everything(self, *offsets: int) -> list[tuple[int, int]]:
+        return [(number, offset) for number in range(6) for offset in offsets]
+
+    def committed(self) -> dict[int, int]:
+        """What the group committed, by partition."""
+        found = self.finished(AdminClient(self.a_client()).list_group_offsets(["g"]))["g"]
+        assert not isinstance(found, ApiError)
+        return {each.partition: at.offset for each, at in found.items() if isinstance(at, CommittedOffset)}
+
+    def test_one_reads_all_and_the_next_goes_on(self) -> None:
+        """
+        What one consumer handed out is committed when it closes, and it leaves: the next begins there, at once.
+        """
+        consumer = self.consumer("t")
+        self.assertEqual(sorted(self.read(consumer, 12)), self.everything(0, 1))
+        self.assertTrue(consumer.group_metadata().is_member)
+        self.finished(consumer.close())
+        self.assertEqual(self.committed(), dict.fromkeys(range(6), 2))
+        for number in range(6):
+            self.put(number, b"c")
+        self.assertEqual(sorted(self.read(self.consumer("t"), 6)), self.everything(2))
+
+    def test_partitions_move(self) -> None:
+        """
+        When another joins, each record goes to one of them, and none is left out or read twice: what was done is
+        committed before a partition moves.
+        """
+        first = self.consumer("t")
+        found = self.read(first, 12)
+        second = self.consumer("t")
+        for _ in range(60):
+            polls = [self.start(each.poll(0.5)) for each in (first, second)]
+            for _ in range(14):
+                self.cluster.settle(0.05)
+            for each in polls:
+                got = self.successResultOf(each)
+                found += [(place.partition, record.offset) for place, records in got.items() for record in records]
+            if len(first.assignment) == len(second.assignment) == 3:
+                break
+        self.assertEqual(first.assignment | second.assignment, ALL)
+        for number in range(6):
+            self.put(number, b"c")
+        for each in (first, second):
+            found += self.read(each, 3)
+        self.assertEqual(sorted(found), sorted(self.everything(0, 1, 2)))
+
+    def test_a_record_in_hand_is_not_done(self) -> None:
+        """
+        What commits by itself leaves out the record that the loop is at, and the rest of what a poll returned last.
+        """
+        self.put(0, b"c", b"d")
+        consumer = self.consumer("t", auto_commit_interval=1.0)
+        self.finished(consumer.poll(0))
+        consumer.subscribe(["t"])
+        while not consumer.assignment:
+            self.finished(consumer.poll(0.1))
+        consumer.seek(P0, 0)
+        consumer.pause(*ALL - {P0})
+        self.read(consumer, 3)
+        self.cluster.settle(3)
+        self.assertEqual(self.committed()[0], 2)
+        self.read(consumer, 1)
+        self.cluster.settle(3)
+        self.assertEqual(self.committed()[0], 3)
+        self.finished(consumer.close(done=False))
+        self.assertEqual(self.committed()[0], 3)
+
+    def test_commit(self) -> None:
+        """
+        A commit takes in what is in hand; one with offsets only those; interceptors hear of both.
+        """
+        heard: list[dict[Any, Any]] = []
+
+        class Hearing(ConsumerInterceptor):
+            def on_commit(self, offsets: Any) -> None:
+                heard.append(dict(offsets))
+
+        consumer = self.consumer("t", enable_auto_commit=False, interceptors=[Hearing()])
+        (number, _), *_ = self.read(consumer, 1)
+        self.finished(consumer.commit())
+        self.assertEqual(self.committed()[number], 1)
+        self.finished(consumer.commit({P0: 2}))
+        self.assertEqual(heard[-1], {P0: CommittedOffset(2)})
+        self.assertEqual(self.finished(consumer.committed([P0])), {P0: CommittedOffset(2)})
+        consumer.commit_nowait({P0: 1})
+        self.cluster.settle(1)
+        self.assertEqual(self.committed()[0], 1)
+        self.finished(consumer.close())
+        self.assertEqual(self.committed()[0], 1)
+
+    def test_listeners(self) -> None:
+        """
+        They hear of partitions when these can be sought in, and before they go, when it can still be committed.
+        """
+        listener = Hears()
+        consumer = self.consumer(listener=listener, enable_auto_commit=False)
+        listener.does["assigned"] = lambda partitions: [consumer.seek(each, 1) for each in partitions] and None
+        listener.does["revoked"] = lambda partitions: consumer.commit(dict.fromkeys(partitions, 2))
+        consumer.subscribe(["t"], listener)
+        self.assertEqual(sorted(self.read(consumer, 6)), self.everything(1))
+        self.finished(consumer.close())
+        self.assertEqual(listener.heard("revoked"), ALL)
+        self.assertEqual(self.committed(), dict.fromkeys(range(6), 2))
+
+    def test_assigned_partitions_begin_where_the_group_left_off(self) -> None:
+        """
+        Without a membership: a consumer of chosen partitions begins at the group's offsets, and commits them.
+        """
+        place = {P0: CommittedOffset(1)}
+        self.finished(AdminClient(self.a_client()).alter_group_offsets("g", place))
+        consumer = self.consumer()
+        consumer.assign([P0])
+        self.assertEqual(self.read(consumer, 1), [(0, 1)])
+        self.finished(consumer.close())
+        self.assertEqual(self.committed()[0], 2)
+
+    def test_no_offset_and_no_reset(self) -> None:
+        """
+        Where nothing is committed and ``auto_offset_reset`` is none, who asks for records is told.
+        """
+        consumer = self.consumer(auto_offset_reset="none")
+        consumer.assign([P0])
+        waiting = consumer.poll()
+        self.cluster.settle(2)
+        self.assertIn("t-0: no offset was committed", str(self.failureResultOf(waiting, ApiError).value))
+
+    def test_a_pattern(self) -> None:
+        """
+        Topics whose names match are read, also those made later.
+        """
+        consumer = self.consumer(metadata_max_age=2.0)
+        consumer.subscribe(re.compile("(t|u.*)"))
+        self.read(consumer, 12)
+        self.cluster[0].create("unter", 1)
+        self.wire.produce(a_batch(b"new"), "unter", 0)
+        self.assertEqual(self.finished(consumer.__anext__()).topic, "unter")
+
+    def test_who_waits_stays_alive(self) -> None:
+        """
+        A consumer that waits for records for longer than ``max_poll_interval`` asks for them all the time; one that
+        does not ask leaves the group, and comes back when it does.
+        """
+        consumer = self.consumer("t", max_poll_interval=3.0)
+        self.read(consumer, 12)
+        waiting = self.start(consumer.__anext__())
+        for _ in range(100):
+            self.cluster.settle(0.1)
+        self.assertTrue(consumer.group_metadata().is_member)
+        self.assertEqual(consumer.assignment, ALL)
+        waiting.cancel()
+        self.failureResultOf(waiting, CancelledError)
+        for _ in range(100):
+            self.cluster.settle(0.1)
+        self.assertFalse(consumer.group_metadata().is_member)
+        self.assertEqual(consumer.assignment, frozenset())
+        self.put(0, b"c")
+        self.assertIn((0, 2), self.read(consumer, 1))
+
+    def test_unsubscribing(self) -> None:
+        """
+        It leaves the group, and then partitions can be assigned.
+        """
+        consumer = self.consumer("t")
+        self.read(consumer, 12)
+        with self.assertRaisesRegex(LogbusError, "unsubscribe"):
+            consumer.assign([P0])
+        self.finished(consumer.unsubscribe())
+        self.assertEqual((consumer.assignment, consumer.group_metadata().is_member), (frozenset(), False))
+        consumer.assign({P0: 0})
+        self.assertEqual(self.read(consumer, 1), [(0, 0)])
+
+
+class ConsumerProtocolTests(GroupConsumerTests):
+    """The same with KIP-848's protocol."""
+
+    protocol = "consumer"
