@@ -160,7 +160,7 @@ def refused(member: GroupMetadata, errors: Mapping[TopicPartition, ApiError]) ->
         )
     else:
         why = "; ".join(dict.fromkeys(each.message for each in list(errors.values())[:3]))
-    return CommitFailed(code, f"offsets of {which} are not committed: {why}", errors)
+    return CommitFailed(code, f"offsets of {which} are not committed: {why} ({code.name})", errors)
 
 
 def _some(partitions: Mapping[TopicPartition, object]) -> str:

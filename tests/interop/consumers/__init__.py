@@ -1,5 +1,6 @@
 """
-Three consumer libraries as members of a group, behind one small face; :mod:`tests.interop.members` runs them.
+Consumers of other libraries and of the client here as members of a group, behind one small face;
+:mod:`tests.interop.members` runs them.
 
 Each says when partitions come and go through the library's own callbacks, so that what a test sees is what an
 application would see.
@@ -22,6 +23,7 @@ from tests.interop.consumers.asynchronous import Aiokafka
 from tests.interop.consumers.face import SECONDS, Committed, Consumer, Listener, Place, Record, Settings
 from tests.interop.consumers.kafka_python import KafkaPython
 from tests.interop.consumers.librdkafka import Confluent
+from tests.interop.consumers.ours import Ours
 
 __all__ = ["KINDS", "LIBRARIES", "SECONDS", "Committed", "Consumer", "Listener", "Place", "Record", "Settings"]
 
@@ -41,6 +43,19 @@ KINDS: dict[str, Make] = {
     "aiokafka-range": functools.partial(Aiokafka, AioRange),
     "aiokafka-roundrobin": functools.partial(Aiokafka, AioRoundRobin),
     "aiokafka-sticky": functools.partial(Aiokafka, AioSticky),
+    "logbus-range": functools.partial(Ours, "classic", "range"),
+    "logbus-roundrobin": functools.partial(Ours, "classic", "roundrobin"),
+    "logbus-sticky": functools.partial(Ours, "classic", "sticky"),
+    "logbus-cooperative": functools.partial(Ours, "classic", "cooperative-sticky"),
+    "logbus-consumer-uniform": functools.partial(Ours, "consumer", "uniform"),
+    "logbus-consumer-range": functools.partial(Ours, "consumer", "range"),
 }
 #: One of each library and protocol, for what does not depend on who gets which partition.
-LIBRARIES = ("confluent-range", "confluent-consumer-uniform", "kafka-python-range", "aiokafka-range")
+LIBRARIES = (
+    "confluent-range",
+    "confluent-consumer-uniform",
+    "kafka-python-range",
+    "aiokafka-range",
+    "logbus-range",
+    "logbus-consumer-uniform",
+)
