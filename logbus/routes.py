@@ -109,7 +109,7 @@ def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers
             ConsumerGroupHandlers(Consumers(groups)),
             TransactionAdminHandlers(broker.transactions),
             TransactionHandlers(broker.transactions, groups, metadata, INTERNAL_TOPICS),
-            MarkerHandlers(broker.marker_writer),
+            MarkerHandlers(broker.marker_writer, metadata),
             ClusterHandlers(broker.broker_id, metadata, broker.store, broker.receiver, broker.controller, door),
             forwarding,
         ]

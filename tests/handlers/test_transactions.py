@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from logbus.coordination.transactions.ending import Ending
 from logbus.coordination.transactions.states import TransactionState
 from logbus.coordination.transactions.transaction import ProducerIdAndEpoch, Transaction
 from logbus.errors import ErrorCode
+from logbus.model import TopicPartition
 from logbus.records.batch import decode_batch, iter_batches
 from logbus.records.control import ControlType, decode_control_key
 from logbus.wire.messages.groups import FindCoordinatorRequest
@@ -278,13 +280,19 @@ class RefusalTests(TransactionCase):
 class MarkerTests(TransactionCase):
     """WriteTxnMarkers, as a coordinator or a tool sends it."""
 
-    def ask(self, producer: ProducerIdAndEpoch, topics: Mapping[str, Sequence[int]], version: int = 1) -> Any:
+    def ask(
+        self,
+        producer: ProducerIdAndEpoch,
+        topics: Mapping[str, Sequence[int]],
+        version: int = 1,
+        coordinator_epoch: int = 0,
+    ) -> Any:
         marker = WritableTxnMarker(
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             transaction_result=False,
             topics=[WritableTxnMarkerTopic(name=name, partition_indexes=list(some)) for name, some in topics.items()],
-            coordinator_epoch=0,
+            coordinator_epoch=coordinator_epoch,
         )
         (found,) = self.client.ask(WriteTxnMarkersRequest(markers=[marker]), version).markers
         return {(topic.name, one.partition_index): one.error_code for topic in found.topics for one in topic.partitions}
@@ -299,3 +307,18 @@ class MarkerTests(TransactionCase):
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             self.assertEqual(found, {("t", 0): OK, ("t", 7): unknown, ("nothing", 0): unknown})
         self.assertEqual(self.markers(), [ControlType.ABORT] * 2)
+
+    def test_coordinators_that_never_were(self) -> None:
+        """A client cannot have the real one refused; what a partition has seen may be said."""
+        producer = self.begin()
+        self.add(producer, {"t": [0]})
+        self.write(producer)
+        self.assertEqual(self.ask(producer, {"t": [0]}, coordinator_epoch=9), {("t", 0): ErrorCode.INVALID_REQUEST})
+        self.assertEqual(self.markers(), [])
+        self.assertEqual(self.end(producer, True).error_code, OK)
+        self.client.turn()
+        self.assertEqual(self.markers(), [ControlType.COMMIT])
+        ending = Ending(producer.producer_id, producer.epoch, committed=False, coordinator_epoch=9)
+        self.server.now(self.server.broker.marker_writer.write(ending, [TopicPartition("t", 0)]))
+        self.assertEqual(self.ask(producer, {"t": [0]}, coordinator_epoch=9), {("t", 0): OK})
+        self.assertEqual(self.ask(producer, {"t": [0]}, coordinator_epoch=8), {("t", 0): 52})
