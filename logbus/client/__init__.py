@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from logbus.client.offsets import EARLIEST, LATEST
     from logbus.client.producer import Producer, RecordMetadata
     from logbus.client.retry import Unreachable
-    from logbus.client.simple import SimpleConsumer
+    from logbus.client.simple import FetchOf, SimpleConsumer
     from logbus.client.source import AtTime
     from logbus.client.transactions import ActiveProducer, ListedTransaction, TransactionDescription
 
@@ -69,6 +69,7 @@ __all__ = [
     "ConsumerConnector",
     "ConsumerRecord",
     "EARLIEST",
+    "FetchOf",
     "Fetched",
     "GroupDescription",
     "GroupMember",
@@ -100,6 +101,7 @@ _MODULES = {
     "ConsumerConnector": "connector",
     "ConsumerRecord": "fetched",
     "EARLIEST": "offsets",
+    "FetchOf": "simple",
     "Fetched": "fetched",
     "GroupDescription": "described_groups",
     "GroupMember": "described_groups",

@@ -1,12 +1,6 @@
 """
 The engine of consumers: partitions and positions in, records out, read ahead.
 
-.. code-block:: python
-
-    fetcher = Fetcher(cluster)
-    fetcher.assign({TopicPartition("orders", 0): EARLIEST})
-    fetched = await fetcher.poll()
-
 One fetch at a time is under way to each broker, on a connection of its own, and goes on while records of the one before
 are taken out. What is read ahead is bounded in bytes, over all partitions.
 """
@@ -21,7 +15,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.client.cluster import Cluster
-from logbus.client.fetched import Chunk, ConsumerRecord, Fetched
+from logbus.client.fetched import Chunk, Fetched
 from logbus.client.fetching import BrokerFetches, FetchOptions, Met
 from logbus.client.locating import Trouble, find_leaders, find_offsets
 from logbus.client.readahead import Problem, ReadAhead
@@ -43,7 +37,7 @@ class Fetcher:
     :param queue_bytes: the most that is read ahead, of all partitions and as it came over the network, answers on their
         way included. A batch that is larger is read all the same (KIP-74).
     :param isolation: whether records of transactions are read only once they are committed.
-    :param rack: where we are: brokers may name a replica nearby to read from (KIP-392).
+    :param rack: ours: brokers may name a replica nearby to read from (KIP-392).
     :param patience: seconds for which a topic or partition may be missing before that is an error.
     """
 
@@ -81,7 +75,6 @@ class Fetcher:
         self._waiting: list[Deferred[Fetched]] = []
         self._tasks: set[Deferred[None]] = set()
         self._wake: Any = None
-        self._current: list[ConsumerRecord] = []
         self._closed = False
 
     # What is read.
@@ -196,17 +189,6 @@ class Fetcher:
             self._go_on()
         return fetched
 
-    def put_back(self, fetched: Fetched, position: int) -> None:
-        """
-        Take back what was taken last of a partition, or the rest of it: it comes next.
-
-        :param position: where it begins. What is not read any more is dropped.
-        """
-        source = self._sources.get(fetched.partition)
-        if source is not None:
-            source.position = position
-            self._ahead.put_back(fetched)
-
     def poll(self) -> Deferred[Fetched]:
         """
         The next records of any partition, waiting for some. A partition may go forward without records: then there
@@ -229,16 +211,6 @@ class Fetcher:
         self._waiting.append(waiting)
         self._go_on()
         return waiting
-
-    def __aiter__(self) -> Fetcher:
-        return self
-
-    async def __anext__(self) -> ConsumerRecord:
-        while not self._current:
-            if self._closed:
-                raise StopAsyncIteration
-            self._current = (await self.poll()).records[::-1]
-        return self._current.pop()
 
     def close(self) -> None:
         """Stop reading; who waits for records gets an error."""
@@ -302,10 +274,9 @@ class Fetcher:
                 self._locating.add(node_id)
                 self._start(self._find_offsets(node_id, sources))
         for node_id, sources in fetch.items():
-            broker = self._brokers.get(node_id)
-            if broker is None:
-                broker = BrokerFetches(node_id, self._cluster, self._lane, self._options)
-                self._brokers[node_id] = broker
+            if node_id not in self._brokers:
+                self._brokers[node_id] = BrokerFetches(node_id, self._cluster, self._lane, self._options)
+            broker = self._brokers[node_id]
             if not broker.busy:
                 broker.busy = True
                 self._start(self._fetch(broker, sources))
@@ -350,7 +321,8 @@ class Fetcher:
                 source.replica = -1
                 source.failed(now, self._cluster.backoff)
             if not is_retriable(e):
-                self._tell([(sources[0], e if isinstance(e, ApiError) else _as_api_error(e))])
+                error = e if isinstance(e, ApiError) else ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(e))
+                self._tell([(sources[0], error)])
         else:
             for source, met in found:
                 self._meet(source, met)
@@ -386,10 +358,8 @@ class Fetcher:
     def _cut(self, source: Source, end: OffsetAndEpoch) -> None:
         """The leader's log has something else from an offset on, or nothing: what was read there is gone."""
         partition, position = source.partition, source.position
-        message = (
-            f"{partition}: what was read from offset {end.offset} on is not in the log any more, "
-            f"which was cut off there; the position is {position}"
-        )
+        message = f"{partition} was cut off at offset {end.offset}, what was read from there on is gone: "
+        message += f"the position is {position}"
         self._log.warn("{message}", message=message)
         self._ahead.drop(partition)
         if position > end.offset and self._reset == "none":
@@ -427,7 +397,3 @@ class Fetcher:
                 self._clock.callLater(self._cluster.backoff.most, self._go_on)
 
         task.addBoth(ended)
-
-
-def _as_api_error(error: LogbusError) -> ApiError:
-    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))

@@ -42,18 +42,6 @@ class Problem:
 
 
 @define(eq=False)
-class Returned:
-    """What was taken out and put back."""
-
-    fetched: Fetched
-    size: int = field(default=0, init=False)
-
-    def take(self) -> Fetched:
-        """All of it."""
-        return self.fetched
-
-
-@define(eq=False)
 class ReadAhead:
     """
     :ivar size: bytes that are held.
@@ -94,13 +82,6 @@ class ReadAhead:
         self._grow(partition, item.size)
         if partition not in self._paused:
             self._ready[partition] = None
-
-    def put_back(self, fetched: Fetched) -> None:
-        """Put before what is held of a partition what was taken of it last."""
-        partition = fetched.partition
-        self._held.setdefault(partition, deque()).appendleft(Returned(fetched))
-        if partition not in self._paused:
-            self._ready = {partition: None, **self._ready}
 
     def take(self) -> Fetched:
         """

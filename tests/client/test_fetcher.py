@@ -22,10 +22,12 @@ P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 class ConsumerTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.brokers = MemoryCluster()
+        self.ahead: list[ConsumerRecord] = []
         self.cluster = Cluster(self.brokers.clock, "b1:9092", endpoint=self.brokers.endpoint)
 
     def consumer(self, position: Any, **options: Any) -> Fetcher:
         consumer = Fetcher(self.cluster, **options)
+        self.ahead = []
         consumer.assign({P0: position})
         return consumer
 
@@ -35,7 +37,10 @@ class ConsumerTests(SynchronousTestCase):
         async def read() -> list[ConsumerRecord]:
             found: list[ConsumerRecord] = []
             while len(found) < count:
-                found.append(await consumer.__anext__())
+                if not self.ahead:
+                    self.ahead.extend((await consumer.poll()).records)
+                found.extend(self.ahead[:1])
+                del self.ahead[:1]
             return found
 
         reading = Deferred.fromCoroutine(read())
@@ -193,7 +198,12 @@ class ConsumerTests(SynchronousTestCase):
         self.assertEqual([self.successResultOf(each).value for each in waiting], [b"open", b"open"])
 
     def take_later(self, consumer: Fetcher) -> Deferred[ConsumerRecord]:
-        return Deferred.fromCoroutine(consumer.__anext__())
+        async def read() -> ConsumerRecord:
+            while not (records := (await consumer.poll()).records):
+                pass
+            return records[0]
+
+        return Deferred.fromCoroutine(read())
 
     def test_damage_is_told(self) -> None:
         """
