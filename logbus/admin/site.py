@@ -18,7 +18,7 @@ from twisted.logger import Logger
 from twisted.plugin import getPlugins
 
 from logbus.admin.configs import ConfigViews
-from logbus.admin.exposition import MetricsView, process_families
+from logbus.admin.exposition import MetricsView
 from logbus.admin.gate import Gate
 from logbus.admin.groups import GroupViews
 from logbus.admin.health import HealthViews, IndexView
@@ -35,6 +35,7 @@ from logbus.admin.views import ClusterViews
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.config import keys
 from logbus.config.view import ConfigView, usable_topic_overrides
+from logbus.exposition import process_families
 from logbus.ilogbus import IAdminResource, IBroker
 from logbus.metrics import Family, Registry
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.admin.exposition import render
 from logbus.admin.lags import Lags
 from logbus.admin.pieces import ROWS_A_TURN, streamed
 from logbus.admin.shapes import faults
@@ -19,6 +18,7 @@ from logbus.coordination.group import ClassicGroup
 from logbus.coordination.offsets import CommittedOffset
 from logbus.coordination.requests import GroupSettings
 from logbus.errors import ApiError, ErrorCode
+from logbus.exposition import render
 from logbus.metrics import Sample
 from logbus.model import TopicPartition
 from logbus.wire.messages import group_log

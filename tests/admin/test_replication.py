@@ -8,13 +8,13 @@ from typing import Any, cast
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.admin.exposition import render
 from logbus.admin.replication import PAUSE_PARTITIONS, Replication
 from logbus.cluster.controller.election import Election
 from logbus.cluster.controller.tally import Tally
 from logbus.cluster.fetching import FetchCounters
 from logbus.cluster.isr import Lag
 from logbus.cluster.metadata import ClusterMetadata
+from logbus.exposition import render
 from logbus.metrics import Family, Registry
 from logbus.model import LeaderAndIsr, TopicPartition
 from tests.admin.harness import ORDERS, add_topic

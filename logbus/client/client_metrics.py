@@ -1,0 +1,188 @@
+"""
+What producers and consumers count, as numbers by name and as Prometheus reads them.
+
+.. code-block:: python
+
+    metrics = ClientMetrics()
+    metrics.add_producer("views", producer)
+    metrics.as_dict()["producer"]["views"]["records"]
+    metrics.text()
+
+The clients only count, in plain integers; they are asked when somebody wants to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attrs import asdict, define, field
+
+from logbus.client.interceptors import ConsumerInterceptor
+from logbus.exposition import render
+from logbus.metrics import Family, Registry, Sample
+from logbus.model import TopicPartition
+
+if TYPE_CHECKING:
+    from logbus.client.fetched import ConsumerRecord
+    from logbus.client.groups import CommittedOffset
+
+_PRODUCER = {
+    "records": "Records that were put into batches.",
+    "bytes": "Bytes of batches that were sent, compressed, and again with each attempt.",
+    "batches": "Batches that were sent for the first time.",
+    "requests": "Produce requests.",
+    "retries": "Batches that were sent again.",
+    "splits": "Batches that were too large, and were made two.",
+    "errors": "Batches that were not written, or of which nobody knows.",
+    "failed_records": "Records in those.",
+    "queue_us": "Microseconds that batches waited, from their first record to their first request, all together.",
+    "waits": "Sends that had to wait for room.",
+}
+_CONSUMER = {
+    "records": "Records that were read.",
+    "batches": "Times that records were read.",
+    "commits": "Commits of offsets.",
+}
+
+
+class MeasuredProducer(Protocol):
+    """What is asked of a producer: :class:`logbus.client.Producer` is one."""
+
+    buffered: int
+
+    @property
+    def metrics(self) -> Any:
+        """An object of attrs with plain integers."""
+        ...
+
+
+class MeasuredConsumer(Protocol):
+    """What is asked of a consumer: :class:`logbus.client.Consumer` is one."""
+
+    def lag(self) -> dict[TopicPartition, int | None]:
+        """Offsets to the end, by partition; None: not known yet."""
+        ...
+
+
+@define(eq=False)
+class ConsumerCounts(ConsumerInterceptor):
+    """
+    Counts what a consumer reads; to be given to it as an interceptor.
+
+    :ivar records: that were read.
+    :ivar batches: how often some were.
+    :ivar commits: of offsets.
+    """
+
+    records: int = 0
+    batches: int = 0
+    commits: int = 0
+
+    def on_consume(self, records: Sequence[ConsumerRecord]) -> None:
+        """Records were read."""
+        self.records += len(records)
+        self.batches += 1
+
+    def on_commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Offsets were committed."""
+        self.commits += 1
+
+
+@define(eq=False)
+class ClientMetrics:
+    """
+    :ivar registry: what :meth:`text` shows; an application may declare metrics of its own there.
+    """
+
+    registry: Registry = field(factory=Registry)
+    _producers: dict[str, MeasuredProducer] = field(factory=dict, init=False)
+    _consumers: dict[str, tuple[MeasuredConsumer, ConsumerCounts | None]] = field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.registry.add_source(self._families)
+
+    def add_producer(self, name: str, producer: MeasuredProducer) -> None:
+        """
+        Show a producer from now on.
+
+        :param name: the label ``client``.
+        :raise ValueError: another producer has this name.
+        """
+        if name in self._producers:
+            raise ValueError(f"there is a producer {name!r} already")
+        self._producers[name] = producer
+
+    def add_consumer(self, name: str, consumer: MeasuredConsumer, counts: ConsumerCounts | None = None) -> None:
+        """
+        Show a consumer from now on.
+
+        :param name: the label ``client``.
+        :param counts: the interceptor that the consumer was given; without it only its lag is shown.
+        :raise ValueError: another consumer has this name.
+        """
+        if name in self._consumers:
+            raise ValueError(f"there is a consumer {name!r} already")
+        self._consumers[name] = (consumer, counts)
+
+    def remove(self, name: str) -> None:
+        """Show the clients of this name no more; none may be there."""
+        self._producers.pop(name, None)
+        self._consumers.pop(name, None)
+
+    def as_dict(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """
+        All numbers, by kind (``producer``, ``consumer``), client, and name. Of a consumer ``lag`` is a dictionary by
+        partition, such as ``orders-0``.
+        """
+        return {
+            "producer": {
+                name: {**_numbers(each.metrics, _PRODUCER), "buffered": each.buffered}
+                for name, each in self._producers.items()
+            },
+            "consumer": {
+                name: {
+                    **({} if counts is None else _numbers(counts, _CONSUMER)),
+                    "lag": {str(partition): lag for partition, lag in consumer.lag().items() if lag is not None},
+                }
+                for name, (consumer, counts) in self._consumers.items()
+            },
+        }
+
+    def text(self, *, openmetrics: bool = False) -> bytes:
+        """The registry as Prometheus's text format 0.0.4, or OpenMetrics 1.0.0."""
+        return b"".join(render(self.registry.collect(), openmetrics))
+
+    def _families(self) -> Iterable[Family]:
+        found = self.as_dict()
+        for kind, helps in (("producer", _PRODUCER), ("consumer", _CONSUMER)):
+            for number, help in helps.items():
+                yield _family(f"logbus_client_{kind}_{number}_total", help, "counter", _samples(found[kind], number))
+        buffered = _samples(found["producer"], "buffered")
+        yield _family("logbus_client_producer_buffered_bytes", "Bytes that wait to be sent.", "gauge", buffered)
+        # One series for each partition that a consumer has: few, as these are what one process reads.
+        lags: list[tuple[_Labels, float]] = [
+            ((("client", name), ("topic", each.topic), ("partition", str(each.partition))), lag)
+            for name, (consumer, _) in self._consumers.items()
+            for each, lag in consumer.lag().items()
+            if lag is not None
+        ]
+        yield _family("logbus_client_consumer_lag", "Offsets from the position to the end.", "gauge", lags)
+
+
+_Labels = tuple[tuple[str, str], ...]
+
+
+def _numbers(counted: Any, known: Mapping[str, str]) -> dict[str, int]:
+    return {name: value for name, value in asdict(counted, recurse=False).items() if name in known}
+
+
+def _samples(clients: Mapping[str, Mapping[str, Any]], number: str) -> list[tuple[_Labels, float]]:
+    return [((("client", name),), numbers[number]) for name, numbers in clients.items() if number in numbers]
+
+
+def _family(name: str, help: str, kind: str, samples: list[tuple[_Labels, float]]) -> Family:
+    def each() -> Iterator[Sample]:
+        return (Sample(name, labels, value) for labels, value in samples)
+
+    return Family(name, help, kind, each())

@@ -1,0 +1,97 @@
+"""The numbers of clients."""
+
+from __future__ import annotations
+
+from attrs import define, field
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.client.client_metrics import ClientMetrics, ConsumerCounts
+from logbus.client.fetched import ConsumerRecord
+from logbus.model import TopicPartition
+
+
+@define
+class Numbers:
+    """What a producer counts."""
+
+    records: int = 3
+    queue_us: int = 500
+    of_a_later_version: int = 1
+
+
+@define
+class Producer:
+    """A producer, as far as it is asked."""
+
+    metrics: Numbers = field(factory=Numbers)
+    buffered: int = 70
+
+
+class Consumer:
+    """A consumer, as far as it is asked."""
+
+    def lag(self) -> dict[TopicPartition, int | None]:
+        return {TopicPartition("t", 0): 5, TopicPartition("t", 1): None}
+
+
+class ClientMetricsTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.metrics = ClientMetrics()
+
+    def lines(self) -> list[str]:
+        return [each for each in self.metrics.text().decode().splitlines() if not each.startswith("#")]
+
+    def test_a_producer(self) -> None:
+        """
+        Its counts are read when somebody asks, and labelled with its name.
+        """
+        producer = Producer()
+        self.metrics.add_producer("views", producer)
+        producer.metrics.records += 1
+        self.assertEqual(self.metrics.as_dict()["producer"]["views"], {"records": 4, "queue_us": 500, "buffered": 70})
+        self.assertEqual(
+            self.lines(),
+            [
+                'logbus_client_producer_records_total{client="views"} 4.0',
+                'logbus_client_producer_queue_us_total{client="views"} 500.0',
+                'logbus_client_producer_buffered_bytes{client="views"} 70.0',
+            ],
+        )
+
+    def test_a_consumer(self) -> None:
+        """
+        Its interceptor counts; its lag is shown where it is known.
+        """
+        counts = ConsumerCounts()
+        self.metrics.add_consumer("kitchen", Consumer(), counts)
+        counts.on_consume([ConsumerRecord("t", 0, 1, 2, None, None, ())] * 3)
+        counts.on_commit({})
+        self.assertEqual(
+            self.metrics.as_dict()["consumer"]["kitchen"],
+            {"records": 3, "batches": 1, "commits": 1, "lag": {"t-0": 5}},
+        )
+        self.assertIn('logbus_client_consumer_records_total{client="kitchen"} 3.0', self.lines())
+        self.assertIn('logbus_client_consumer_lag{client="kitchen",partition="0",topic="t"} 5.0', self.lines())
+        self.assertEqual(len(self.lines()), 4)
+
+    def test_names_are_of_one(self) -> None:
+        """
+        Two of a kind cannot share one; who is removed is not shown.
+        """
+        self.metrics.add_producer("a", Producer())
+        self.metrics.add_consumer("a", Consumer())
+        self.assertRaises(ValueError, self.metrics.add_producer, "a", Producer())
+        self.assertRaises(ValueError, self.metrics.add_consumer, "a", Consumer())
+        self.metrics.remove("a")
+        self.metrics.remove("a")
+        self.assertEqual(self.metrics.as_dict(), {"producer": {}, "consumer": {}})
+        self.assertEqual(self.lines(), [])
+
+    def test_openmetrics(self) -> None:
+        """
+        With the application's own metrics beside it.
+        """
+        self.metrics.registry.counter("logbus_shop_orders_total", "Orders.").labels().value += 2
+        text = self.metrics.text(openmetrics=True)
+        self.assertIn(b"logbus_shop_orders_total 2.0", text)
+        self.assertTrue(text.endswith(b"# EOF\n"))
