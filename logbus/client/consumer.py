@@ -27,6 +27,7 @@ from logbus.client.following import Follower
 from logbus.client.groups import CommittedOffset
 from logbus.client.handout import Batches, Handout
 from logbus.client.interceptors import ConsumerInterceptor, ConsumerInterceptors
+from logbus.client.lookups import OffsetLookups
 from logbus.client.membership import (
     GroupListener,
     GroupMetadata,
@@ -36,16 +37,16 @@ from logbus.client.membership import (
     Subscription,
     membership_of,
 )
-from logbus.client.offsets import EARLIEST, LATEST, found_offsets
+from logbus.client.offsets import EARLIEST, LATEST
 from logbus.client.serializers import Deserializer
 from logbus.client.source import AtTime, Isolation, Position, Reset, reset_position
 from logbus.errors import LogbusError
-from logbus.model import TimestampOffset, TopicPartition
+from logbus.model import TopicPartition
 
 __all__ = ["AtTime", "Consumer", "Isolation", "Position", "Reset"]
 
 
-class Consumer:
+class Consumer(OffsetLookups):
     """
     One loop reads a consumer. What is handed out last is *done* when more is asked for: that is what is committed by
     itself, so a record whose processing fails is read again.
@@ -91,9 +92,8 @@ class Consumer:
         queue_max_bytes: int = 32 * 1024 * 1024,
         **options: Any,
     ) -> None:
-        self._cluster = cluster
+        super().__init__(cluster, isolation_level)
         self._reset: Reset = auto_offset_reset
-        self._committed_only = isolation_level == "read_committed"
         self._options: GroupOptions | None = None
         group = None
         if group_id is not None:
@@ -309,37 +309,6 @@ class Consumer:
             found[each] = None if position is None or end is None else max(0, end - position)
         return found
 
-    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> Deferred[dict[TopicPartition, int]]:
-        """
-        The first offsets that are kept.
-
-        :raises ApiError: (in the Deferred) a partition is not there.
-        """
-        return self._ends(dict.fromkeys(partitions, EARLIEST))
-
-    def end_offsets(self, partitions: Iterable[TopicPartition]) -> Deferred[dict[TopicPartition, int]]:
-        """
-        The offsets that the next records get; with ``read_committed``, where the first open transaction begins.
-
-        :raises ApiError: (in the Deferred) a partition is not there.
-        """
-        return self._ends(dict.fromkeys(partitions, LATEST))
-
-    def offsets_for_times(
-        self, times: Mapping[TopicPartition, int]
-    ) -> Deferred[dict[TopicPartition, TimestampOffset | None]]:
-        """
-        The first records at or after times, which are milliseconds since 1970; None where there is none.
-
-        :raises ApiError: (in the Deferred) a partition is not there.
-        """
-
-        async def find() -> dict[TopicPartition, TimestampOffset | None]:
-            found = await found_offsets(self._cluster, times, self._committed_only)
-            return {each: None if answer.offset < 0 else answer for each, answer in found.items()}
-
-        return Deferred.fromCoroutine(find())
-
     # Committing.
 
     def commit(self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None) -> Deferred[None]:
@@ -382,13 +351,6 @@ class Consumer:
 
     def _join(self, options: GroupOptions) -> Membership:
         return membership_of(self._cluster, options, self._follower)
-
-    def _ends(self, times: Mapping[TopicPartition, int]) -> Deferred[dict[TopicPartition, int]]:
-        async def find() -> dict[TopicPartition, int]:
-            found = await found_offsets(self._cluster, times, self._committed_only)
-            return {each: answer.offset for each, answer in found.items()}
-
-        return Deferred.fromCoroutine(find())
 
     def _check_open(self) -> None:
         if self._handout.closed:

@@ -1,0 +1,58 @@
+"""Offsets that a consumer looks up, whatever it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from twisted.internet.defer import Deferred
+
+from logbus.client.cluster import Cluster
+from logbus.client.offsets import EARLIEST, LATEST, found_offsets
+from logbus.client.source import Isolation
+from logbus.model import TimestampOffset, TopicPartition
+
+
+class OffsetLookups:
+    """A :class:`~logbus.client.consumer.Consumer`'s part for offsets by time."""
+
+    def __init__(self, cluster: Cluster, isolation_level: Isolation) -> None:
+        self._cluster = cluster
+        self._committed_only = isolation_level == "read_committed"
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> Deferred[dict[TopicPartition, int]]:
+        """
+        The first offsets that are kept.
+
+        :raises ApiError: (in the Deferred) a partition is not there.
+        """
+        return self._ends(dict.fromkeys(partitions, EARLIEST))
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> Deferred[dict[TopicPartition, int]]:
+        """
+        The offsets that the next records get; with ``read_committed``, where the first open transaction begins.
+
+        :raises ApiError: (in the Deferred) a partition is not there.
+        """
+        return self._ends(dict.fromkeys(partitions, LATEST))
+
+    def offsets_for_times(
+        self, times: Mapping[TopicPartition, int]
+    ) -> Deferred[dict[TopicPartition, TimestampOffset | None]]:
+        """
+        The first records at or after times, which are milliseconds since 1970; None where there is none.
+
+        :raises ApiError: (in the Deferred) a partition is not there.
+        """
+
+        async def find() -> dict[TopicPartition, TimestampOffset | None]:
+            found = await found_offsets(self._cluster, times, self._committed_only)
+            return {each: None if answer.offset < 0 else answer for each, answer in found.items()}
+
+        return Deferred.fromCoroutine(find())
+
+    def _ends(self, times: Mapping[TopicPartition, int]) -> Deferred[dict[TopicPartition, int]]:
+        async def find() -> dict[TopicPartition, int]:
+            found = await found_offsets(self._cluster, times, self._committed_only)
+            return {each: answer.offset for each, answer in found.items()}
+
+        return Deferred.fromCoroutine(find())
