@@ -49,7 +49,10 @@ _CONSUMER = {
 class MeasuredProducer(Protocol):
     """What is asked of a producer: :class:`logbus.client.Producer` is one."""
 
-    buffered: int
+    @property
+    def buffered(self) -> int:
+        """Bytes that wait to be sent."""
+        ...
 
     @property
     def metrics(self) -> Any:

@@ -5,7 +5,7 @@ Hooks into what producers and consumers do: to log, trace, count, complete or dr
 
     class Stamped(ProducerInterceptor):
         def on_send(self, record):
-            return evolve(record, headers=(*record.headers, ("host", b"web1")))
+            return record._replace(headers=(*record.headers, ("host", b"web1")))
 
     producer = Producer(cluster, interceptors=[Stamped()])
 
@@ -17,13 +17,14 @@ interceptor belongs to who made it, and may serve several clients; they do not c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attrs import frozen
 from twisted.logger import Logger
 
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
+from logbus.records.batch import Headers
 
 if TYPE_CHECKING:
     # Types alone: clients import their hooks, and not the other way round.
@@ -32,10 +33,9 @@ if TYPE_CHECKING:
     from logbus.client.producer import RecordMetadata
 
 
-@frozen
-class ProducerRecord:
+class ProducerRecord(NamedTuple):
     """
-    A record before it is queued.
+    A record on its way out.
 
     :ivar value: as the application gave it, before any serializer; so is ``key``.
     :ivar partition: None: by the key, or any.
@@ -47,7 +47,7 @@ class ProducerRecord:
     key: Any = None
     partition: int | None = None
     timestamp: int = -1
-    headers: tuple[tuple[str, bytes | None], ...] = ()
+    headers: Headers = ()
 
 
 class RecordDropped(LogbusError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import evolve
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.client.fetched import ConsumerRecord
@@ -30,7 +29,7 @@ class Adds(ProducerInterceptor, ConsumerInterceptor):
         self.told: list[Any] = []
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord | None:
-        return evolve(record, value=record.value + self.letter)
+        return record._replace(value=record.value + self.letter)
 
     def on_queued(self, record: ProducerRecord) -> None:
         self.told.append(record.value)
