@@ -111,7 +111,7 @@ class ProducerInterceptors:
                 continue
             if changed is None:
                 raise RecordDropped(f"{_name(each)} dropped a record for topic {record.topic!r}")
-            if not isinstance(changed, ProducerRecord):
+            if type(changed) is not type(record):
                 _log.error(
                     "{interceptor}.on_send returned {type}, not a ProducerRecord; the record goes on as it was",
                     interceptor=_name(each),
