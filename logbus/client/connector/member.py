@@ -47,10 +47,12 @@ class Member:
     clock: Any
     claimed: dict[TopicPartition, int] = field(factory=dict, init=False)
     _tasks: Tasks = field(factory=Tasks, init=False)
+    _goodbye: Tasks = field(factory=Tasks, init=False)
     _looking: Task | None = field(default=None, init=False)
     _nap: Deferred[None] | None = field(default=None, init=False)
     _joining: Deferred[None] | None = field(default=None, init=False)
     _unsubscribe: Callable[[], None] | None = field(default=None, init=False)
+    _registered_by: int | None = field(default=None, init=False)
     _told: dict[TopicPartition, int] | None = field(default=None, init=False)
     _left: bool = field(default=False, init=False)
     _log = Logger()
@@ -81,22 +83,33 @@ class Member:
             joining.errback(LogbusError("the connector was shut down before it had its share"))
         await self._tasks.stop()
         await self.holding.let_go(self.claimed)
-        if self._connected:
+        claimed, self.claimed = list(self.claimed), {}
+        if self._unsubscribe is not None and self.registry.store.state is not SessionState.CLOSED:
             try:
-                await together(self.registry.release(each) for each in list(self.claimed))
-                await self.registry.unregister()
+                await self._say_goodbye(claimed)
             except LogbusError as e:
-                self._cannot_say(e)
-        elif self._unsubscribe is not None:
-            self._cannot_say("ZooKeeper is out of reach")
-        self.claimed.clear()
+                self._say_later(claimed, e)
 
-    def _cannot_say(self, why: object) -> None:
+    async def _say_goodbye(self, claimed: Iterable[TopicPartition]) -> None:
+        await together(self.registry.release(each) for each in claimed)
+        await self.registry.unregister()
+
+    def _say_later(self, claimed: Iterable[TopicPartition], why: object) -> None:
+        """Whose store it is may keep the session up after we are gone, and our nodes with it."""
         self._log.warn(
-            "consumer {name} leaves, and cannot say so; the others notice when its session expires: {why}",
+            "consumer {name} leaves, and cannot say so; the others notice when ZooKeeper is back, or when its session "
+            "expires: {why}",
             name=self.registry.consumer_id,
             why=why,
         )
+
+        def changed(state: SessionState) -> None:
+            if state is not SessionState.SUSPENDED:
+                unsubscribe()
+            if state is SessionState.CONNECTED:
+                self._goodbye.start(self._say_goodbye(claimed), "leaving a group")
+
+        unsubscribe = self.registry.store.subscribe(changed)
 
     # What happens to us.
 
@@ -198,10 +211,12 @@ class Member:
         ]
 
     async def _members(self) -> Mapping[str, Subscription]:
+        session = self.registry.store.session_id
         members = await self.registry.members(self._heard)
-        if self.registry.consumer_id not in members:
+        if self.registry.consumer_id not in members or session != self._registered_by:
             await self.registry.register(self.subscription)
             members = await self.registry.members(self._heard)
+            self._registered_by = session
         return members
 
     async def _topics(self) -> dict[str, tuple[int, ...]]:

@@ -6,11 +6,14 @@ that was committed was not done.
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 
+from twisted.internet.defer import Deferred
 from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import LogbusError
+from logbus.metastore.imetastore import SessionState
 from tests.client.connector.kit import SESSION_SECONDS, FaultyStore, Group, GroupCase, Reader
 
 Fault = Callable[[Group, FaultyStore], None]
@@ -143,6 +146,67 @@ class FaultAtAnyRequest(SynchronousTestCase):
         self.everywhere(expired_while_away, exclusive=False)
 
 
+class ManyFaults(SynchronousTestCase):
+    """Members come, go, die, are cut off and lose their sessions, all at once and at random."""
+
+    def play(self, seed: int) -> None:
+        random = Random(seed)
+        group = Group()
+        group.topic("t", 3)
+        count = 0
+
+        def alive() -> list[Reader]:
+            return [each for each in group.readers if each.alive and each not in gone]
+
+        def away(reader: Reader) -> None:
+            if reader.store.state is SessionState.CONNECTED:
+                reader.store.suspend(applied=random.random() < 0.5)
+                group.clock.callLater(random.uniform(0, 3), reader.store.resume)
+
+        def ends(reader: Reader) -> None:
+            gone.append(reader)
+            leaving.append(reader.connector.shutdown())
+
+        gone: list[Reader] = []
+        leaving: list[Deferred[None]] = []
+        faults: list[Callable[[Reader], None]] = [
+            away,
+            away,
+            ends,
+            lambda reader: reader.die(applied=random.random() < 0.5),
+            lambda reader: reader.store.expire() if reader.store.state is SessionState.CONNECTED else None,
+            lambda reader: reader.store.forget_session() if reader.store.state is SessionState.CONNECTED else None,
+        ]
+        for number in range(40):
+            if len(alive()) < 2 or (len(alive()) < 5 and random.random() < 0.2):
+                group.reader(f"{number}", seconds=random.choice([0, 0.05])).read({"t": random.randint(1, 3)})
+            elif random.random() < 0.5:
+                random.choice(faults)(random.choice(alive()))
+            if random.random() < 0.05:
+                group.topic("t", len(group.brokers.topics["t"]) + 1)
+            random.choice(group.brokers.topics["t"]).put(b"%d" % number)
+            count += 1
+            group.settle(random.uniform(0, 0.6), 0.1)
+            group.check_nothing_skipped()
+        group.settle(2 * SESSION_SECONDS + 4, STEP)
+        group.check_balanced("t")
+        group.check_nothing_skipped()
+        self.assertEqual(len(group.done()), count)
+        self.assertEqual([each.errors for each in alive()], [[] for _ in alive()])
+        for each in leaving:
+            self.successResultOf(each)
+        group.stop()
+
+    def test_at_random(self) -> None:
+        """In the end every partition has one owner, every record was done, and nothing committed was left undone."""
+        for seed in range(25):
+            try:
+                self.play(seed)
+            except BaseException as e:
+                e.add_note(f"seed {seed}")
+                raise
+
+
 class AwayTests(GroupCase):
     """ZooKeeper out of reach."""
 
@@ -214,6 +278,31 @@ class AwayTests(GroupCase):
         self.group.check_balanced("t")
         self.assertEqual(self.said("its 2 partitions are somebody else's"), 1)
 
+    def test_nodes_of_a_session_before(self) -> None:
+        """Nodes that would go away with another session of ours are made anew at once."""
+        a = self.group.reader("a").read({"t": 1})
+        self.group.settle(1)
+        a.store.forget_session()
+        self.group.settle(1)
+        for path in ("/consumers/g/ids/g_a", "/consumers/g/owners/t/0"):
+            self.assertEqual(self.group.ensemble.tree.nodes[path].row.owner, a.store.session_id)
+
+    def test_a_release_that_was_not_needed(self) -> None:
+        """A partition that was to be let go, and is kept after all, goes on behind the record that was in hand."""
+        self.put(b"1", b"2", partition=3)
+        a = self.group.reader("a", seconds=1.0, finish_timeout=10.0).read({"t": 1})
+        self.group.settle(0.3)
+        b = self.group.reader("b").read({"t": 1})
+        self.group.settle(0.2)
+        self.assertEqual(len(a.connector.owned), 2)
+        a.store.suspend()
+        self.group.now(b.connector.shutdown())
+        a.store.resume()
+        self.group.settle(0.1)
+        self.assertEqual((len(a.connector.owned), a.values), (4, []))
+        self.group.settle(3)
+        self.assertEqual(a.values, [b"1", b"2"])
+
     def test_leaving_while_away(self) -> None:
         """The end takes no time when nobody can be told; the others hear of it from ZooKeeper."""
         a = self.group.reader("a").read({"t": 1})
@@ -224,10 +313,24 @@ class AwayTests(GroupCase):
         self.group.settle(0.1)
         self.successResultOf(done)
         self.assertEqual(self.said("leaves, and cannot say so"), 1)
+        self.assertEqual(len(self.group.owners("t")), 4)
         self.group.ensemble.end(a.store.session_id)
         self.group.settle(1)
         self.assertEqual(len(b.connector.owned), 4)
         a.store.resume()
+
+    def test_leaving_while_away_with_a_store_that_stays(self) -> None:
+        """Should the session go on without us, our nodes are removed as soon as that can be said."""
+        a = self.group.reader("a").read({"t": 1})
+        b = self.group.reader("b").read({"t": 1})
+        self.group.settle(1)
+        a.store.suspend()
+        self.group.now(a.connector.shutdown())
+        self.assertEqual(self.group.names("/consumers/g/ids"), ["g_a", "g_b"])
+        a.store.resume()
+        self.group.settle(1)
+        self.assertEqual(self.group.names("/consumers/g/ids"), ["g_b"])
+        self.assertEqual(len(b.connector.owned), 4)
 
     def test_joining_while_away(self) -> None:
         """Who begins while nobody answers joins when somebody does."""

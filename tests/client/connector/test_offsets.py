@@ -6,7 +6,10 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
+from logbus.client.connector.offsets import OffsetsInZooKeeper
+from logbus.client.connector.znodes import GroupPaths
 from logbus.errors import ErrorCode, LogbusError
+from logbus.model import TopicPartition
 from logbus.wire.messages import groups, offsets
 from tests.client.connector.kit import Group, GroupCase
 
@@ -133,6 +136,13 @@ class OffsetsInKafkaTests(GroupCase):
 
 
 class OffsetsInZooKeeperTests(GroupCase):
+    def test_two_at_once(self) -> None:
+        """Two who commit a first offset at the same time both succeed."""
+        storage = OffsetsInZooKeeper(self.group.admin, GroupPaths("g"))
+        both = [Deferred.fromCoroutine(storage.commit({TopicPartition("t", 0): offset})) for offset in (1, 2)]
+        self.assertEqual([self.group.now(each) for each in both], [{}, {}])
+        self.assertEqual(self.group.committed("t", 0), 2)
+
     def test_parents_that_vanish(self) -> None:
         """Somebody may delete the offsets of a group while it reads; they are made again."""
         self.group.reader("a").read({"t": 1})
