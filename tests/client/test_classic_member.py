@@ -158,6 +158,15 @@ class RebalancingTests(SynchronousTestCase):
             one.synced(frozenset())
             assert one.told() == [Join()]
 
+    def test_a_join_that_is_sent_again_says_what_has_changed(self) -> None:
+        """Then no further round is needed for it."""
+        one = member(Phase.JOINING)
+        one.rejoin()
+        assert one.refused(ErrorCode.REBALANCE_IN_PROGRESS) == [Join(wait=True)]
+        one.joined("m", 3)
+        one.synced(frozenset())
+        assert (one.told(), one.phase) == ([], Phase.STABLE)
+
     def test_a_heartbeat_may_find_out_anything(self) -> None:
         """Which end, which begin anew, and which mean nothing."""
         for code in PASSING:
