@@ -4,7 +4,9 @@ A Twisted-native client of Kafka-compatible brokers.
 ::
 
     cluster.py      where to begin, who leads what, a connection to each broker
-    producer.py     Producer: records out; accumulator.py and partitioner.py are its pure parts
+    producer.py     Producer: records out; with admission.py, routing.py, accumulator.py, sender.py
+                    its pure parts: partitioner.py, partition_queue.py, idempotence.py
+    transaction.py  Transaction, and what may go wrong; transactional.py keeps its state
     consumer.py     Consumer: records in, of partitions one chooses or as a member of a group; handout.py hands them
                     out, committing.py commits, following.py does what the membership says
     fetcher.py      its engine: partitions and positions in, records out, read ahead; fetching.py, locating.py, and
@@ -52,10 +54,20 @@ if TYPE_CHECKING:
     from logbus.client.groups import CommittedOffset, ListedGroup
     from logbus.client.hands import RecordError
     from logbus.client.offsets import EARLIEST, LATEST
-    from logbus.client.producer import Producer, RecordMetadata
+    from logbus.client.partitioner import RoundRobin, Uniform
+    from logbus.client.producer import Producer
+    from logbus.client.producer_records import BufferFull, DeliveryFailed, ProducerRecord, RecordMetadata
     from logbus.client.retry import Unreachable
     from logbus.client.simple import FetchOf, SimpleConsumer
     from logbus.client.source import AtTime
+    from logbus.client.transaction import (
+        Fenced,
+        GroupMetadata,
+        OutcomeUnknown,
+        ProducerUnusable,
+        TransactionAborted,
+        TransactionError,
+    )
     from logbus.client.transactions import ActiveProducer, ListedTransaction, TransactionDescription
 
 __all__ = [
@@ -63,28 +75,39 @@ __all__ = [
     "AdminClient",
     "AtTime",
     "BlackList",
+    "BufferFull",
     "Cluster",
     "CommittedOffset",
     "Consumer",
     "ConsumerConnector",
     "ConsumerRecord",
+    "DeliveryFailed",
     "EARLIEST",
+    "Fenced",
     "FetchOf",
     "Fetched",
     "GroupDescription",
     "GroupMember",
+    "GroupMetadata",
     "LATEST",
     "ListedGroup",
     "ListedTransaction",
     "MessageStream",
     "NewTopic",
+    "OutcomeUnknown",
     "Producer",
+    "ProducerRecord",
+    "ProducerUnusable",
     "RebalanceFailed",
     "RecordError",
     "RecordMetadata",
+    "RoundRobin",
     "SimpleConsumer",
     "TopicFilter",
+    "TransactionAborted",
     "TransactionDescription",
+    "TransactionError",
+    "Uniform",
     "Unreachable",
     "WhiteList",
     "zookeeper_store",
@@ -95,28 +118,39 @@ _MODULES = {
     "AdminClient": "admin",
     "AtTime": "source",
     "BlackList": "connector",
+    "BufferFull": "producer_records",
     "Cluster": "cluster",
     "CommittedOffset": "groups",
     "Consumer": "consumer",
     "ConsumerConnector": "connector",
     "ConsumerRecord": "fetched",
+    "DeliveryFailed": "producer_records",
     "EARLIEST": "offsets",
+    "Fenced": "transaction",
     "FetchOf": "simple",
     "Fetched": "fetched",
     "GroupDescription": "described_groups",
     "GroupMember": "described_groups",
+    "GroupMetadata": "transaction",
     "LATEST": "offsets",
     "ListedGroup": "groups",
     "ListedTransaction": "transactions",
     "MessageStream": "connector",
     "NewTopic": "admin",
+    "OutcomeUnknown": "transaction",
     "Producer": "producer",
+    "ProducerRecord": "producer_records",
+    "ProducerUnusable": "transaction",
     "RebalanceFailed": "connector",
     "RecordError": "hands",
     "RecordMetadata": "producer",
+    "RoundRobin": "partitioner",
     "SimpleConsumer": "simple",
     "TopicFilter": "connector",
+    "TransactionAborted": "transaction",
     "TransactionDescription": "transactions",
+    "TransactionError": "transaction",
+    "Uniform": "partitioner",
     "Unreachable": "retry",
     "WhiteList": "connector",
     "zookeeper_store": "connector",

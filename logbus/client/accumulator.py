@@ -4,73 +4,22 @@ Records on their way into batches. Pure: it knows neither the network nor the ti
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from attrs import define, field
 
+from logbus.client.partition_queue import Batch, Delivered, Outcome, PartitionQueue
 from logbus.model import TopicPartition
 from logbus.records.batch import BatchBuilder, Headers
 from logbus.records.compression import Codec
 
-
-class Delivered(NamedTuple):
-    """
-    A batch was written.
-
-    :ivar base_offset: of its first record; −1 if nobody waited for the answer (acks=0).
-    :ivar timestamp: milliseconds since 1970 that the log gave its records; −1: they keep their own.
-    """
-
-    base_offset: int
-    timestamp: int
-
-
-Outcome = Delivered | Exception
-
-
-@define(eq=False)
-class Batch:
-    """
-    Records for one partition that travel together.
-
-    :ivar created: when the first record came, in seconds of the producer's clock.
-    :ivar attempts: how often it was sent.
-    :ivar outcome: None until it is known.
-    """
-
-    partition: TopicPartition
-    builder: BatchBuilder
-    created: float
-    attempts: int = 0
-    outcome: Outcome | None = None
-    _listeners: list[Callable[[Outcome], object]] = field(factory=list, init=False)
-
-    @property
-    def size(self) -> int:
-        """Bytes, uncompressed."""
-        return self.builder.size
-
-    def when_done(self, fn: Callable[[Outcome], object]) -> None:
-        """Call ``fn`` with the outcome once it is known."""
-        if self.outcome is None:
-            self._listeners.append(fn)
-        else:
-            fn(self.outcome)
-
-    def finish(self, outcome: Outcome) -> None:
-        """The outcome is known; who listens is told."""
-        self.outcome = outcome
-        listeners, self._listeners = self._listeners, []
-        for each in listeners:
-            each(outcome)
+__all__ = ["Accumulator", "Batch", "Delivered", "Outcome", "PartitionQueue"]
 
 
 @define(eq=False)
 class Accumulator:
     """
-    Collects records into batches, one growing batch for each partition and behind it those that are full.
+    Collects records into batches: in each partition one that grows, and before it those that are full.
 
     :ivar batch_bytes: a batch is full at so many bytes, uncompressed; a larger record has one of its own.
     :ivar codec: how batches are compressed.
@@ -80,74 +29,86 @@ class Accumulator:
     batch_bytes: int
     codec: Codec = Codec.NONE
     level: int | None = None
-    _growing: dict[TopicPartition, Batch] = field(factory=dict, init=False)
-    _full: dict[TopicPartition, deque[Batch]] = field(factory=dict, init=False)
+    _queues: dict[TopicPartition, PartitionQueue] = field(factory=dict, init=False)
+    _growing: dict[TopicPartition, PartitionQueue] = field(factory=dict, init=False)
+    _ready: dict[TopicPartition, PartitionQueue] = field(factory=dict, init=False)
+
+    def queue(self, partition: TopicPartition) -> PartitionQueue:
+        """What there is for a partition."""
+        found = self._queues.get(partition)
+        if found is None:
+            found = self._queues[partition] = PartitionQueue(partition)
+        return found
 
     def append(
         self,
-        partition: TopicPartition,
+        queue: PartitionQueue,
         now: float,
         timestamp: int,
         key: bytes | None,
         value: bytes | None,
         headers: Headers = (),
-    ) -> tuple[Batch, int, bool]:
+    ) -> Batch:
         """
-        Add a record.
+        Add a record that the growing batch has no room for, or where none grows.
 
         :param now: seconds of the producer's clock.
         :param timestamp: milliseconds since 1970.
-        :returns: its batch, its index in it, and whether the batch before it became full by that.
+        :returns: its batch, whose first record it is.
+        :raises ValueError: a number is out of range.
         """
-        batch = self._growing.get(partition)
-        filled = False
-        if batch is not None and not batch.builder.room_for(self.batch_bytes, key, value, headers):
-            self.seal(partition)
-            batch, filled = None, True
-        if batch is None:
-            batch = self._growing[partition] = Batch(partition, BatchBuilder(self.codec, self.level), now)
-        return batch, batch.builder.append(timestamp, key, value, headers), filled
+        builder = BatchBuilder(self.codec, self.level)
+        builder.append(timestamp, key, value, headers)
+        self.seal(queue)
+        self._growing[queue.partition] = queue
+        return queue.begin(builder, now)
 
-    def seal(self, partition: TopicPartition) -> None:
+    def seal(self, queue: PartitionQueue) -> None:
         """The growing batch of a partition is complete."""
-        batch = self._growing.pop(partition, None)
-        if batch is not None:
-            self._full.setdefault(partition, deque()).append(batch)
+        if queue.growing is not None:
+            self._growing.pop(queue.partition, None)
+            queue.seal()
+            self._ready[queue.partition] = queue
 
-    def seal_older(self, created: float) -> float | None:
+    def make_ready(self, created: float) -> float | None:
         """
-        Complete the growing batches whose first record came at or before ``created``.
+        Let the growing batches be sent whose first record came at or before ``created``. They go on to grow until they
+        are.
 
         :returns: when the oldest one that is left was begun; None if none is.
         """
-        for partition, batch in list(self._growing.items()):
-            if batch.created <= created:
-                self.seal(partition)
-        return min((batch.created for batch in self._growing.values()), default=None)
+        for partition, queue in list(self._growing.items()):
+            growing = queue.growing
+            if growing is not None:
+                if growing.created > created:
+                    return growing.created
+                self._ready[partition] = queue
+            del self._growing[partition]
+        return None
 
-    def seal_all(self) -> bool:
-        """Complete all growing batches; says whether there were any."""
-        growing = list(self._growing)
-        for partition in growing:
-            self.seal(partition)
-        return bool(growing)
+    def make_all_ready(self) -> None:
+        """Let all growing batches be sent."""
+        self._ready.update(self._growing)
+        self._growing.clear()
 
-    def ready(self) -> list[TopicPartition]:
-        """The partitions with complete batches."""
-        return [partition for partition, batches in self._full.items() if batches]
+    def ready(self) -> Iterator[PartitionQueue]:
+        """The partitions with batches to be sent, those first that were not served last."""
+        for partition, queue in list(self._ready.items()):
+            if queue.waiting or (queue.growing is not None and partition not in self._growing):
+                yield queue
+            else:
+                del self._ready[partition]
 
-    def first(self, partition: TopicPartition) -> Batch:
-        """The complete batch of a partition that is to be sent first."""
-        return self._full[partition][0]
+    def served(self, queue: PartitionQueue) -> None:
+        """A batch of a partition was sent: the others come first the next time."""
+        if self._ready.pop(queue.partition, None) is not None:
+            self._ready[queue.partition] = queue
 
-    def take(self, partition: TopicPartition) -> Batch:
-        """Take out the complete batch of a partition that is to be sent first."""
-        batches = self._full[partition]
-        batch = batches.popleft()
-        if not batches:
-            del self._full[partition]
-        return batch
+    def came_back(self, queue: PartitionQueue) -> None:
+        """Batches of a partition are to be sent again."""
+        if queue.waiting:
+            self._ready[queue.partition] = queue
 
-    def put_back(self, batch: Batch) -> None:
-        """A batch is to be sent again, before all others of its partition."""
-        self._full.setdefault(batch.partition, deque()).appendleft(batch)
+    def queues(self) -> list[PartitionQueue]:
+        """All that is known of, in no order."""
+        return list(self._queues.values())

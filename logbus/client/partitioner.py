@@ -1,17 +1,24 @@
 """
-Which partition a record goes to: by its key, as Java's clients do it, or, without a key, to one partition until its
-batch is full and then to another (KIP-480).
+Which partition a record goes to: by its key, as Java's clients do it, or, without a key, to one partition for as many
+bytes as a batch has, and then to another (KIP-480, KIP-794).
+
+Anything may be in the place of that which is called with the topic's name, the key, the value and the numbers of the
+topic's partitions, and gives one of these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
+from typing import TypeVar
 
 from attrs import define, field
 
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
+
+T = TypeVar("T")
+Partitioner = Callable[[str, bytes | None, bytes | None, Sequence[int]], int]
 
 
 def murmur2(data: bytes) -> int:
@@ -34,31 +41,42 @@ def partition_for_key(key: bytes, count: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % count
 
 
-@define(eq=False)
-class StickyPartitions:
+def choose(random: Random, candidates: Sequence[T], loads: Sequence[int]) -> T:
     """
-    Where records without a key go.
+    One of the candidates: the more batches wait for one, the less likely it is (KIP-794).
 
-    :ivar random: chooses.
+    :param loads: how many wait for each.
     """
+    most = max(loads) + 1
+    if most == 1:
+        return candidates[int(random.random() * len(candidates))]
+    return random.choices(candidates, [most - load for load in loads])[0]
+
+
+@define(eq=False)
+class RoundRobin:
+    """A partitioner that sends each record to the next partition, whatever its key."""
+
+    _turns: dict[str, int] = field(factory=dict, init=False)
+
+    def __call__(self, topic: str, key: bytes | None, value: bytes | None, partitions: Sequence[int]) -> int:
+        turn = self._turns.get(topic, -1) + 1
+        self._turns[topic] = turn
+        return partitions[turn % len(partitions)]
+
+
+@define(eq=False)
+class Uniform:
+    """A partitioner that goes to one partition for some records and then to another, whatever their keys."""
 
     random: Random
-    _current: dict[str, int] = field(factory=dict, init=False)
+    records: int = 100
+    _current: dict[str, tuple[int, int]] = field(factory=dict, init=False)
 
-    def partition(self, topic: str, candidates: Sequence[int]) -> int:
-        """
-        The topic's current partition.
-
-        :param candidates: the partitions that can be written to; not empty.
-        """
-        current = self._current.get(topic, -1)
-        if current not in candidates:
-            current = self._current[topic] = self.random.choice(candidates)
+    def __call__(self, topic: str, key: bytes | None, value: bytes | None, partitions: Sequence[int]) -> int:
+        current, left = self._current.get(topic, (-1, 0))
+        if not left or current not in partitions:
+            others = [each for each in partitions if each != current] or partitions
+            current, left = self.random.choice(others), self.records
+        self._current[topic] = current, left - 1
         return current
-
-    def next(self, topic: str, candidates: Sequence[int]) -> None:
-        """A batch for the current partition is complete: go to another one, if there is one."""
-        current = self._current.get(topic, -1)
-        others = [each for each in candidates if each != current]
-        if others:
-            self._current[topic] = self.random.choice(others)

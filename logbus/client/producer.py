@@ -7,60 +7,38 @@ Sends records.
     sent = await producer.send("orders", b"...", key=b"42")
     await producer.close()
 
-Batches of a partition are sent one after the other, so that their order holds over repetitions. A batch that is sent
-again because its answer was lost may be in the log twice.
+Records of a partition reach its log in the order in which they were given to :meth:`Producer.send`. With ``acks=-1``,
+the default, each does so once, however often it had to be sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
-from twisted.internet.defer import CancelledError, Deferred, succeed
-from twisted.internet.interfaces import IDelayedCall
-from twisted.internet.task import deferLater
+from twisted.internet.defer import Deferred
+from twisted.internet.error import TimeoutError as TookTooLong
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from logbus.client.accumulator import Accumulator, Batch, Delivered, Outcome
+from logbus.client.admission import PER_SEND, Admission
+from logbus.client.awaiting import all_done
 from logbus.client.cluster import Cluster, Topic
-from logbus.client.partitioner import StickyPartitions, partition_for_key
-from logbus.client.retry import api_error, is_retriable
-from logbus.errors import ApiError, ErrorCode, LogbusError
-from logbus.model import TopicPartition
+from logbus.client.identity import Identity
+from logbus.client.metrics import ProducerMetrics
+from logbus.client.partitioner import Partitioner
+from logbus.client.producer_records import BufferFull, DeliveryFailed, ProducerRecord, RecordMetadata
+from logbus.client.routing import Router
+from logbus.client.sender import Sender, SenderOptions
+from logbus.client.transaction import Transaction
+from logbus.client.transactional import TransactionManager
+from logbus.errors import LogbusError
 from logbus.records.batch import Headers
 from logbus.records.compression import Codec
-from logbus.wire.messages.records import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from logbus.wire.schema import ZERO_UUID
 
-_PRODUCE = 0
-_LAST_VERSION_BY_NAME = 12
-
-
-class RecordMetadata(NamedTuple):
-    """
-    Where a record was written.
-
-    :ivar offset: −1 if nobody waited for the answer (acks=0).
-    :ivar timestamp: milliseconds since 1970.
-    """
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-
-
-class _Waiting(NamedTuple):
-    """A record whose topic is not known yet."""
-
-    arguments: tuple[bytes | None, bytes | None, int | None, int, Headers]
-    place: Deferred[tuple[Batch, int]]
-
-
-class DeliveryFailed(LogbusError):
-    """A batch could not be written in the time it was given."""
+_ACKS = {-1: -1, 0: 0, 1: 1, "all": -1, "-1": -1, "0": 0, "1": 1}
+_new_tuple = tuple.__new__
 
 
 class Producer:
@@ -68,15 +46,28 @@ class Producer:
     :param cluster: where to; closed by its owner, not by the producer.
     :param wall_clock: seconds since 1970, for the records' timestamps.
     :param random: chooses partitions for records without a key.
-    :param acks: −1: the in-sync replicas have it; 1: the leader has; 0: nobody is asked.
+    :param acks: −1 or ``"all"``: the in-sync replicas have it; 1: the leader has; 0: nobody is asked.
     :param codec: how batches are compressed.
     :param batch_bytes: a batch is sent when it has so many bytes, uncompressed,
     :param linger: or so many seconds after its first record.
     :param delivery_timeout: seconds after which a batch is given up.
-    :param request_timeout: seconds the leader may wait for the in-sync replicas.
+    :param request_timeout: seconds to wait for the answer to one request.
     :param request_bytes: how many bytes of batches go into one request.
-    :param buffer_bytes: from so many bytes on :meth:`room` makes wait.
+    :param buffer_bytes: with so many bytes in batches :meth:`send` and :meth:`room` make wait.
     :param create_topics: let the broker create topics that are not there, if it is set to.
+    :param partitioner: which partition a record goes to, unless :meth:`send` is told; default: by its key, as Java's
+        clients do, or in turns. See :mod:`logbus.client.partitioner`.
+    :param enable_idempotence: whether brokers know a record again that is sent again (KIP-98); it takes ``acks=-1``.
+        None: if acks is −1 and the brokers can.
+    :param transactional_id: the name under which :meth:`transaction` works; it belongs to one producer at a time.
+    :param transaction_timeout: seconds after which a transaction that is not ended is aborted.
+    :param on_send: called with each :class:`ProducerRecord`; what it returns is sent. A :class:`LogbusError` that it
+        raises is the record's outcome; another exception is logged, and the record sent as it was.
+    :param on_acknowledgement: called with the :class:`RecordMetadata` and the error, or None, of each record whose
+        outcome is known. An error in it is logged.
+
+    :ivar metrics: what was done so far.
+    :raises ValueError: a parameter is out of range, or does not go with another.
     """
 
     _log = Logger()
@@ -87,7 +78,7 @@ class Producer:
         *,
         wall_clock: Callable[[], float],
         random: Random,
-        acks: int = -1,
+        acks: int | str = -1,
         codec: Codec = Codec.NONE,
         level: int | None = None,
         batch_bytes: int = 64 * 1024,
@@ -97,32 +88,52 @@ class Producer:
         request_bytes: int = 1024 * 1024,
         buffer_bytes: int = 32 * 1024 * 1024,
         create_topics: bool = False,
+        partitioner: Partitioner | None = None,
+        enable_idempotence: bool | None = None,
+        transactional_id: str | None = None,
+        transaction_timeout: float = 60.0,
+        on_send: Callable[[ProducerRecord], ProducerRecord] | None = None,
+        on_acknowledgement: Callable[[RecordMetadata, Exception | None], object] | None = None,
     ) -> None:
-        if acks not in (-1, 0, 1):
-            raise ValueError(f"acks is {acks}; it can be -1 (all), 0 or 1")
-        self._cluster = cluster
+        if acks not in _ACKS:
+            raise ValueError(f"acks is {acks!r}; it can be -1 (all), 0 or 1")
+        given_acks = _ACKS[acks]
+        if given_acks != -1 and (enable_idempotence or transactional_id is not None):
+            raise ValueError(f"acks is {acks}; idempotence and transactions take -1 (all)")
+        if transactional_id is not None and enable_idempotence is False:
+            raise ValueError("a transactional id takes idempotence")
         self._clock = cluster.reactor
         self._wall_clock = wall_clock
-        self._acks = acks
-        self._linger = linger
-        self._delivery_timeout = delivery_timeout
-        self._request_timeout = request_timeout
-        self._request_bytes = request_bytes
-        self._buffer_bytes = buffer_bytes
-        self._create_topics = create_topics
+        self._batch_bytes = batch_bytes
+        self._on_send = on_send
+        self._on_acknowledgement = on_acknowledgement
+        self.metrics = ProducerMetrics()
         self._accumulator = Accumulator(batch_bytes, codec, level)
-        self._sticky = StickyPartitions(random)
-        self._writable: dict[str, tuple[Topic, list[int]]] = {}
-        self._waiting: dict[str, list[_Waiting]] = {}
-        self._in_flight: set[TopicPartition] = set()
-        self._not_before: dict[TopicPartition, float] = {}
-        self._tasks: set[Deferred[None]] = set()
-        self._unfinished = 0
-        self._timer: IDelayedCall | None = None
-        self._room: list[Deferred[None]] = []
-        self._flushing: list[Deferred[None]] = []
+        self._router = Router(self._accumulator, random, batch_bytes, partitioner)
+        self._admission = Admission(
+            cluster, buffer_bytes, delivery_timeout, create_topics, self.metrics, self._place, self._refused
+        )
+        self._transactions: TransactionManager | None = None
+        identity: Identity
+        if transactional_id is not None:
+            identity = self._transactions = TransactionManager(cluster, transactional_id, transaction_timeout)
+            self._transactions.doomed = self._doomed
+            self._transactions.flush = self.flush
+        else:
+            identity = Identity(cluster, False if given_acks != -1 else enable_idempotence)
+        options = SenderOptions(given_acks, linger, delivery_timeout, request_timeout, request_bytes)
+        self._sender = Sender(cluster, self._accumulator, identity, options, self.metrics)
+        self._unfinished: dict[Batch, None] = {}
         self._closed = False
-        self.buffered = 0
+        # Whether records can go straight into batches.
+        self._is_plain = on_send is None and self._transactions is None
+
+    @property
+    def buffered(self) -> int:
+        """Bytes in batches, and of those who wait for them."""
+        return self._admission.buffered
+
+    # Records in.
 
     def send(
         self,
@@ -137,142 +148,48 @@ class Producer:
         """
         Send a record.
 
-        :param partition: default: by the key, or any.
+        With a full buffer the record waits outside until there is room: who awaits each Deferred, or :meth:`room`,
+        never has more in memory than the buffer. Cancelling the Deferred takes the record back while it is in no batch
+        yet; later it only means that nobody hears of the outcome.
+
+        :param partition: default: as the partitioner says.
         :param timestamp: milliseconds since 1970; default: now.
         :returns: fires when it is written as ``acks`` demands.
-        :raises ApiError: (in the Deferred) the topic or partition is not there, or the broker refuses the record.
-        :raises DeliveryFailed: it could not be written in time.
+        :raises ApiError: (in the Deferred, as all of these) the topic or partition is not there, or the broker refuses
+            the record.
+        :raises DeliveryFailed: it could not be written in time; or the producer is closed.
+        :raises BufferFull: too many records wait for room already.
+        :raises TransactionError: the producer is transactional and no transaction is open, or the open one failed.
         """
         if timestamp is None:
             timestamp = int(self._wall_clock() * 1000)
-        sent: Deferred[RecordMetadata] = Deferred()
-        when = timestamp
-
-        def placed(place: tuple[Batch, int]) -> None:
-            batch, index = place
-
-            def done(outcome: Outcome) -> None:
-                if isinstance(outcome, Exception):
-                    sent.errback(outcome)
-                    return
-                offset = outcome.base_offset + index if outcome.base_offset >= 0 else -1
-                stamp = outcome.timestamp if outcome.timestamp >= 0 else when
-                sent.callback(RecordMetadata(topic, batch.partition.partition, offset, stamp))
-
-            batch.when_done(done)
-
-        self.place(topic, value, key, partition=partition, timestamp=timestamp, headers=headers).addCallbacks(
-            placed, sent.errback
-        )
-        return sent
-
-    def place(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
-        *,
-        partition: int | None = None,
-        timestamp: int | None = None,
-        headers: Headers = (),
-    ) -> Deferred[tuple[Batch, int]]:
-        """
-        Put a record into a batch without waiting for it to be sent, for who sends many and asks the batches.
-
-        :returns: the batch and the record's index in it. It has fired already when the topic is known.
-        """
-        if timestamp is None:
-            timestamp = int(self._wall_clock() * 1000)
-        if self._closed:
-            place: Deferred[tuple[Batch, int]] = Deferred()
-            place.errback(DeliveryFailed("the producer is closed"))
-            return place
-        known = self._cluster.known(topic)
-        if known is None or topic in self._waiting:
-            place = Deferred()
-            record = _Waiting((value, key, partition, timestamp, headers), place)
-            if topic in self._waiting:
-                self._waiting[topic].append(record)
-            else:
-                self._waiting[topic] = [record]
-                self._start(self._learn(topic))
-            return place
-        try:
-            return succeed(self.put(known, value, key, partition=partition, timestamp=timestamp, headers=headers))
-        except (ApiError, ValueError):
-            place = Deferred()
-            place.errback()
-            return place
-
-    def room(self) -> Deferred[None] | None:
-        """None while more can be sent; else a Deferred that fires when there is room again."""
-        if self.buffered < self._buffer_bytes:
-            return None
-        waiting: Deferred[None] = Deferred()
-        self._room.append(waiting)
-        return waiting
-
-    def flush(self) -> Deferred[None]:
-        """Send everything now; fires when the outcome of all of it is known, whatever it is."""
-        waiting: Deferred[None] = Deferred()
-        self._flushing.append(waiting)
-        self._accumulator.seal_all()
-        self._pump()
-        self._settle()
-        return waiting
-
-    def close(self) -> Deferred[None]:
-        """Flush, and take no more records."""
-        self._closed = True
-        return self.flush()
-
-    def abort(self) -> None:
-        """Give up what is not sent; its records fail."""
-        self._closed = True
-        for task in list(self._tasks):
-            task.cancel()
-        self._accumulator.seal_all()
-        for partition in self._accumulator.ready():
-            while partition in self._accumulator.ready():
-                self._finish(self._accumulator.take(partition), DeliveryFailed("the producer was stopped"))
-        if self._timer is not None and self._timer.active():
-            self._timer.cancel()
-
-    # Into batches.
-
-    async def _learn(self, name: str) -> None:
-        """Find out about a topic, and place the records that wait for that."""
-        error: Exception | None = None
-        try:
-            topic = await self._known(name, self._clock.seconds() + self._delivery_timeout)
-        except Exception as e:
-            error = e
-        for (value, key, partition, timestamp, headers), place in self._waiting.pop(name, []):
-            if error is not None:
-                place.errback(error)
-                continue
+        sent: Deferred[RecordMetadata]
+        if self._is_plain and (known := self._admission.topic(topic)) is not None:
+            sent = Deferred()
             try:
-                found = self.put(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
-            except (ApiError, ValueError):
-                place.errback()
-            else:
-                place.callback(found)
-        self._settle()
-
-    async def _known(self, name: str, deadline: float) -> Topic:
-        attempt = 0
-        while True:
+                batch, index = self._put(known, value, key, timestamp, partition, headers)
+            except Exception as e:
+                self._refuse(sent, e, RecordMetadata(topic, -1, -1, timestamp))
+                return sent
+            batch.wait_for(index, timestamp, sent)
+            self._admission.buffered += PER_SEND
+            return sent
+        sent = Deferred(self._admission.withdraw)
+        record = ProducerRecord(topic, value, key, partition, timestamp, headers)
+        if self._on_send is not None:
             try:
-                return await self._cluster.topic(name, create=self._create_topics)
+                record = self._on_send(record)
             except LogbusError as e:
-                unknown = isinstance(e, ApiError) and e.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if (unknown and not self._create_topics) or not isinstance(e, ApiError) or not is_retriable(e):
-                    raise
-                attempt += 1
-                wait = self._cluster.backoff.before(attempt)
-                if self._clock.seconds() + wait >= deadline:
-                    raise
-            await deferLater(self._clock, wait)
+                self._refused(record, sent, e)
+                return sent
+            except Exception:
+                self._log.failure("on_send failed for a record of topic {topic}", topic=topic)
+        try:
+            self._check_open()
+            self._admission.take(record, sent)
+        except Exception as e:
+            self._refused(record, sent, e)
+        return sent
 
     def put(
         self,
@@ -285,226 +202,203 @@ class Producer:
         headers: Headers = (),
     ) -> tuple[Batch, int]:
         """
-        Put a record into a batch, for who sends many: it asks the batches for their outcome, and :meth:`room` for
-        leave to go on.
+        Put a record into a batch at once, for who sends many: it asks the batches for their outcome, and :meth:`room`
+        for leave to go on. ``on_send`` and ``on_acknowledgement`` are not called.
 
         :returns: the batch and the record's index in it.
         :raises ApiError: UNKNOWN_TOPIC_OR_PARTITION: the topic has no such partition.
         :raises ValueError: a number is out of range.
+        :raises BufferFull: there are twice as many bytes in batches as there should be.
+        :raises DeliveryFailed: the producer is closed.
+        :raises TransactionError: no transaction is open, or the open one failed.
         """
-        index = partition
-        partitions = topic.partitions
-        by_chance = index is None and key is None
-        if index is None:
-            index = (
-                self._sticky.partition(topic.name, self._candidates(topic))
-                if key is None
-                else partition_for_key(key, len(partitions))
-            )
-        elif index not in partitions:
-            raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {topic.name!r} has no partition {index}; it has 0 to {len(partitions) - 1}",
-            )
-        target = TopicPartition(topic.name, index)
-        batch, at, filled = self._accumulator.append(target, self._clock.seconds(), timestamp, key, value, headers)
-        if at == 0:
-            self._unfinished += 1
-            self.buffered += self._accumulator.batch_bytes
-            batch.when_done(self._done_with(batch))
-            if filled and by_chance:
-                self._sticky.next(topic.name, self._candidates(topic))
-        if filled:
-            self._pump()
-        if self._timer is None:
-            self._timer = self._clock.callLater(self._linger, self._lingered)
-        return batch, at
+        self._check_open()
+        self._admission.check_room()
+        return self._put(topic, value, key, timestamp, partition, headers)
 
-    def _candidates(self, topic: Topic) -> list[int]:
-        cached = self._writable.get(topic.name)
-        if cached is not None and cached[0] is topic:
-            return cached[1]
-        candidates = [each.index for each in topic.partitions.values() if each.leader >= 0] or list(topic.partitions)
-        self._writable[topic.name] = (topic, candidates)
-        return candidates
+    def room(self) -> Deferred[None] | None:
+        """None while more can be sent; else a Deferred that fires when there is room again."""
+        return self._admission.room()
 
-    def _done_with(self, batch: Batch) -> Callable[[Outcome], None]:
-        def done(outcome: Outcome) -> None:
-            self._unfinished -= 1
-            self.buffered -= self._accumulator.batch_bytes
-            if self.buffered < self._buffer_bytes:
-                waiting, self._room = self._room, []
-                for each in waiting:
-                    each.callback(None)
+    def flush(self) -> Deferred[None]:
+        """Send everything now; fires when the outcome of all of it is known, whatever it is."""
+        return Deferred.fromCoroutine(self._flush())
 
-        return done
+    def close(self, timeout: float | None = None) -> Deferred[None]:
+        """
+        Flush, and take no more records. A transaction that is open is aborted.
 
-    def _lingered(self) -> None:
-        """Batches that waited for their linger are sent as they are."""
-        self._timer = None
-        oldest = self._accumulator.seal_older(self._clock.seconds() - self._linger)
-        if oldest is not None:
-            wait = max(0.0, oldest + self._linger - self._clock.seconds())
-            self._timer = self._clock.callLater(wait, self._lingered)
-        self._pump()
+        :param timeout: seconds after which what is not sent fails; default: there is the delivery timeout.
+        """
+        return Deferred.fromCoroutine(self._close(timeout))
 
-    # Out of batches.
+    def abort(self) -> None:
+        """Give up what is not sent; its records fail. A transaction that is open is left to its timeout."""
+        self._closed, self._is_plain = True, False
+        error = DeliveryFailed("the producer was stopped")
+        self._sender.stop(error)
+        self._admission.close(error)
 
-    def _pump(self) -> None:
-        """Send what can be sent now."""
-        now = self._clock.seconds()
-        by_leader: dict[int, list[Batch]] = {}
-        sizes: dict[int, int] = {}
-        for partition in self._accumulator.ready():
-            if partition in self._in_flight:
-                continue
-            if self._not_before.get(partition, 0.0) > now:
-                continue
-            leader = self._cluster.leader(partition)
-            if leader is None:
-                self._in_flight.add(partition)
-                self._start(self._find_leader(partition))
-                continue
-            size = self._accumulator.first(partition).size
-            if leader in by_leader and sizes[leader] + size > self._request_bytes:
-                self._dispatch(leader, by_leader.pop(leader))
-            self._in_flight.add(partition)
-            by_leader.setdefault(leader, []).append(self._accumulator.take(partition))
-            sizes[leader] = size + (sizes[leader] if len(by_leader[leader]) > 1 else 0)
-        for leader, batches in by_leader.items():
-            self._dispatch(leader, batches)
+    # Transactions.
 
-    def _dispatch(self, leader: int, batches: list[Batch]) -> None:
-        self._start(self._deliver(leader, batches))
+    def transaction(self) -> Transaction:
+        """
+        A transaction: what is sent in its block becomes visible to readers of committed records as a whole, or not at
+        all.
 
-    async def _find_leader(self, partition: TopicPartition) -> None:
-        """A partition's leader is not known, or there is none."""
-        batch = self._accumulator.first(partition)
-        error: Exception | None = None
+        .. code-block:: python
+
+            async with producer.transaction() as transaction:
+                await producer.send("totals", b"12", key=b"orders")
+                await transaction.send_offsets({TopicPartition("orders", 0): 3}, group)
+
+        :raises ValueError: the producer has no transactional id.
+        """
+        if self._transactions is None:
+            raise ValueError("a producer needs a transactional_id for transactions")
+        return Transaction(self._transactions)
+
+    # How it works: into batches.
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise DeliveryFailed("the producer is closed")
+        if self._transactions is not None:
+            self._transactions.check_open()
+
+    def _put(
+        self,
+        topic: Topic,
+        value: bytes | None,
+        key: bytes | None,
+        timestamp: int,
+        partition: int | None,
+        headers: Headers,
+    ) -> tuple[Batch, int]:
+        queue = self._router.find(topic, key, value, partition)
+        batch = queue.growing
+        index = -1
+        size = 0
+        if batch is not None:
+            builder = batch.builder
+            size = builder.size
+            index = builder.append_within(self._batch_bytes, timestamp, key, value, headers)
+        is_full = False
+        if batch is None or index < 0:
+            is_full = batch is not None
+            size = index = 0
+            batch = self._accumulator.append(queue, self._clock.seconds(), timestamp, key, value, headers)
+            builder = batch.builder
+            batch.settle = self._settle
+            self._unfinished[batch] = None
+            self._sender.begun(batch)
+        size = builder.size - size
+        queue.taken += size
+        self._admission.buffered += size
+        self.metrics.records += 1
+        if is_full:
+            self._sender.pump()
+        return batch, index
+
+    def _place(self, topic: Topic, record: ProducerRecord, sent: Deferred[Any]) -> None:
+        """Put a record that had to wait into a batch."""
+        _, value, key, partition, timestamp, headers = record
         try:
-            self._cluster.forget(partition.topic)
-            topic = await self._cluster.topic(partition.topic)
-            if partition.partition not in topic.partitions:
-                error = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")
-            elif self._cluster.leader(partition) is None:
-                error = ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
-        except LogbusError as e:
-            error = e
-        self._in_flight.discard(partition)
-        if error is not None and partition in self._accumulator.ready():
-            self._accumulator.take(partition)
-            batch.attempts += 1
-            self._retry_or_fail(batch, error)
-        self._pump()
-        self._settle()
-
-    async def _deliver(self, leader: int, batches: list[Batch]) -> None:
-        try:
-            outcomes = await self._produce(leader, batches)
-        except LogbusError as e:
-            outcomes = [e] * len(batches)
+            batch, index = self._put(topic, value, key, timestamp, partition, headers)
         except Exception as e:
-            for batch in batches:
-                self._in_flight.discard(batch.partition)
-                self._finish(batch, e)
-            raise
-        for batch, outcome in zip(batches, outcomes, strict=True):
-            self._in_flight.discard(batch.partition)
-            if isinstance(outcome, Exception):
-                self._retry_or_fail(batch, outcome)
-            else:
-                self._not_before.pop(batch.partition, None)
-                self._finish(batch, outcome)
-        self._pump()
-        self._settle()
-
-    async def _produce(self, leader: int, batches: list[Batch]) -> list[Outcome]:
-        """One request to one broker; the outcome of each batch, in order."""
-        channel = await self._cluster.channel(leader)
-        topics: dict[str, TopicProduceData] = {}
-        by_id = True
-        for batch in batches:
-            batch.attempts += 1
-            name, index = batch.partition
-            if name not in topics:
-                known = self._cluster.known(name)
-                topic_id = ZERO_UUID if known is None else known.topic_id.bytes
-                by_id = by_id and topic_id != ZERO_UUID
-                topics[name] = TopicProduceData(name=name, topic_id=topic_id, partition_data=[])
-            data = PartitionProduceData(index=index, records=batch.builder.build())
-            topics[name].partition_data.append(data)
-        request = ProduceRequest(
-            acks=self._acks, timeout_ms=int(self._request_timeout * 1000), topic_data=list(topics.values())
-        )
-        version = channel.version(_PRODUCE)
-        if not by_id:
-            version = min(version, _LAST_VERSION_BY_NAME)
-        if self._acks == 0:
-            channel.send(request, version)
-            return [Delivered(-1, -1)] * len(batches)
-        response: ProduceResponse = await channel.request(
-            request, version, self._request_timeout + self._cluster.timeout
-        )
-        names = {each.topic_id: name for name, each in topics.items()}
-        answers = {
-            TopicPartition(topic.name or names.get(topic.topic_id, ""), each.index): each
-            for topic in response.responses
-            for each in topic.partition_responses
-        }
-        outcomes: list[Outcome] = []
-        for batch in batches:
-            answer = answers.get(batch.partition)
-            if answer is None:
-                outcomes.append(LogbusError(f"the broker's answer leaves out {batch.partition}"))
-            elif answer.error_code:
-                outcomes.append(api_error(answer.error_code, str(batch.partition), answer.error_message))
-            else:
-                outcomes.append(Delivered(answer.base_offset, answer.log_append_time_ms))
-        return outcomes
-
-    def _retry_or_fail(self, batch: Batch, error: Exception) -> None:
-        now = self._clock.seconds()
-        wait = self._cluster.backoff.before(max(1, batch.attempts))
-        if not is_retriable(error) or self._closed_for_good(error):
-            self._finish(batch, error)
-        elif now + wait >= batch.created + self._delivery_timeout:
-            tried = f"after {now - batch.created:.1f} s and {batch.attempts} attempts"
-            self._finish(batch, DeliveryFailed(f"{batch.partition}: given up {tried}: {error}"))
+            self._refused(record, sent, e)
         else:
-            self._log.debug("{partition}: {error}; sending again", partition=str(batch.partition), error=error)
-            self._cluster.forget(batch.partition.topic)
-            self._accumulator.put_back(batch)
-            self._not_before[batch.partition] = now + wait
-            self._clock.callLater(wait, self._pump)
+            batch.wait_for(index, timestamp, sent)
+            self._admission.buffered += PER_SEND
 
-    def _closed_for_good(self, error: Exception) -> bool:
-        """A topic that was asked for again and is not there is gone; waiting does not bring it back."""
-        return (
-            isinstance(error, ApiError)
-            and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            and ("there is no" in error.message)
-        )
+    def _refused(self, record: ProducerRecord, sent: Deferred[Any], error: Exception) -> None:
+        self._refuse(sent, error, RecordMetadata(record.topic, -1, -1, record.timestamp))
 
-    def _finish(self, batch: Batch, outcome: Outcome) -> None:
-        batch.finish(outcome)
-        self._settle()
+    # Outcomes.
 
-    def _settle(self) -> None:
-        """Tell who waits for a flush, if nothing is under way any more."""
-        if not self._unfinished and not self._waiting and self._flushing:
-            waiting, self._flushing = self._flushing, []
-            for each in waiting:
-                each.callback(None)
-        elif self._flushing and self._accumulator.seal_all():
-            self._pump()
+    def _settle(self, batch: Batch, outcome: Outcome) -> None:
+        """The outcome of a batch is known."""
+        sends, batch.sends = batch.sends, []
+        is_whole = len(batch.place) == 1
+        if is_whole:
+            del self._unfinished[batch]
+            waiters = batch.waiters or sum([each is not None for each in sends])
+            self._admission.buffered -= batch.size + PER_SEND * waiters
+        if isinstance(outcome, Delivered) and self._on_acknowledgement is None:
+            topic, partition = batch.partition
+            base, stamped = outcome
+            offset, step = (base, 1) if base >= 0 else (-1, 0)
+            for timestamp, sent in zip(batch.stamps, sends, strict=True):
+                if sent is not None and not sent.called:
+                    stamp = timestamp if stamped < 0 else stamped
+                    sent.callback(_new_tuple(RecordMetadata, (topic, partition, offset, stamp)))
+                offset += step
+        else:
+            self._tell(batch, outcome, sends)
+        if is_whole:
+            self._admission.freed(0)
 
-    def _start(self, coroutine: Coroutine[Deferred[Any], Any, None]) -> None:
-        task = Deferred.fromCoroutine(coroutine)
-        self._tasks.add(task)
+    def _tell(self, batch: Batch, outcome: Outcome, sends: list[Deferred[RecordMetadata] | None]) -> None:
+        topic, partition = batch.partition
+        for index, (timestamp, sent) in enumerate(zip(batch.stamps, sends, strict=True)):
+            if sent is None:
+                continue
+            if isinstance(outcome, Exception):
+                self._refuse(sent, outcome, RecordMetadata(topic, partition, -1, timestamp))
+                continue
+            offset = outcome.base_offset + index if outcome.base_offset >= 0 else -1
+            stamp = outcome.timestamp if outcome.timestamp >= 0 else timestamp
+            metadata = RecordMetadata(topic, partition, offset, stamp)
+            self._acknowledge(metadata, None)
+            if not sent.called:
+                sent.callback(metadata)
 
-        def ended(result: object) -> None:
-            self._tasks.discard(task)
-            if isinstance(result, Failure) and not result.check(CancelledError):
-                self._log.failure("sending failed", failure=result)
+    def _refuse(self, sent: Deferred[Any], error: Exception, metadata: RecordMetadata) -> None:
+        if self._transactions is not None:
+            self._transactions.failed(error)
+        self._acknowledge(metadata, error)
+        if not sent.called:
+            sent.errback(error)
 
-        task.addBoth(ended)
+    def _acknowledge(self, metadata: RecordMetadata, error: Exception | None) -> None:
+        if self._on_acknowledgement is not None:
+            try:
+                self._on_acknowledgement(metadata, error)
+            except Exception:
+                self._log.failure("on_acknowledgement failed for a record of topic {topic}", topic=metadata.topic)
+
+    def _doomed(self, error: Exception) -> None:
+        """The transaction can only be aborted: nothing more of it is sent."""
+        self._sender.give_up(error)
+        self._admission.drop(error)
+        self._admission.make_room()
+
+    async def _flush(self) -> None:
+        self._sender.hurry()
+        try:
+            await self._admission.all_placed()
+            batches = list(self._unfinished)
+            if batches:
+                await all_done(batches)
+        finally:
+            self._sender.relax()
+
+    async def _close(self, seconds: float | None) -> None:
+        self._closed, self._is_plain = True, False
+        closing: Deferred[None] = Deferred.fromCoroutine(self._end())
+        if seconds is not None:
+            closing.addTimeout(seconds, self._clock)
+        try:
+            await closing
+        except TookTooLong:
+            self._log.warn("the producer was closed with {count} batches unsent", count=len(self._unfinished))
+        finally:
+            self.abort()
+
+    async def _end(self) -> None:
+        if self._transactions is not None:
+            await self._transactions.finish()
+        await self.flush()
+
+
+__all__ = ["BufferFull", "DeliveryFailed", "Producer", "ProducerRecord", "RecordMetadata"]

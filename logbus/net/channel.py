@@ -69,6 +69,8 @@ class Channel(Protocol):
     A connection to one broker. :func:`connect` makes it.
 
     :ivar versions: what the broker serves, by API key; empty until it was asked.
+    :ivar features: the levels of features that the cluster runs at (KIP-584), by name; empty until it was asked, and
+        where nothing is said.
     """
 
     _log = Logger()
@@ -83,6 +85,7 @@ class Channel(Protocol):
         lends: bool = False,
     ) -> None:
         self.versions: Mapping[int, VersionRange] = {}
+        self.features: Mapping[str, int] = {}
         self._timers = timers
         self._timeout = timeout
         self._wire = ClientConnection(client_id)
@@ -202,6 +205,7 @@ class Channel(Protocol):
             code = next((code for code in ErrorCode if code == response.error_code), ErrorCode.UNKNOWN_SERVER_ERROR)
             raise ApiError(code, f"{self.peer} does not say which versions it serves: error {response.error_code}")
         self.versions = {each.api_key: VersionRange(each.min_version, each.max_version) for each in response.api_keys}
+        self.features = {each.name: each.max_version_level for each in response.finalized_features}
 
     # What Twisted calls.
 

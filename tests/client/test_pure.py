@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import uuid
 from random import Random
 
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.client.accumulator import Accumulator, Delivered
+from logbus.client.accumulator import Accumulator, Batch, Delivered, PartitionQueue
 from logbus.client.addresses import parse_bootstrap
-from logbus.client.partitioner import StickyPartitions, murmur2, partition_for_key
+from logbus.client.cluster import Partition, Topic
+from logbus.client.partitioner import RoundRobin, Uniform, choose, murmur2, partition_for_key
 from logbus.client.retry import Backoff, Unreachable, api_error, is_retriable
+from logbus.client.routing import Router
 from logbus.errors import ApiError, ConfigError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.net.channel import Disconnected
 from logbus.records.batch import decode_batch
 
 P0 = TopicPartition("t", 0)
+ZERO = uuid.UUID(int=0)
 
 
 class AddressTests(SynchronousTestCase):
@@ -59,68 +64,109 @@ class PartitionTests(SynchronousTestCase):
         self.assertTrue(0 <= partition_for_key(key, count) < count)
         self.assertEqual(partition_for_key(key, count), partition_for_key(key, count))
 
-    def test_without_a_key_one_partition_until_the_batch_is_full(self) -> None:
+    def test_without_a_key_another_partition_for_each_batch(self) -> None:
         """
-        The partition stays until it is told to change, and then is another one.
+        It changes when as many bytes as a batch has were taken, to a partition that can be written to.
         """
-        sticky = StickyPartitions(Random(3))
-        first = sticky.partition("t", [0, 1, 2])
-        self.assertEqual({sticky.partition("t", [0, 1, 2]) for _ in range(10)}, {first})
-        sticky.next("t", [0, 1, 2])
-        self.assertNotEqual(sticky.partition("t", [0, 1, 2]), first)
-        sticky.next("t", [7])
-        self.assertEqual(sticky.partition("t", [7]), 7)
-        sticky.next("t", [7])
-        self.assertEqual(sticky.partition("t", [7]), 7)
+        queues = Accumulator(100)
+        router = Router(queues, Random(3), 100)
+        places = [Partition(i, 1, 0, (1,), (1,)) for i in range(3)]
+        topic = Topic("t", ZERO, False, {each.index: each for each in places})
+        first = router.find(topic, None, None, None)
+        first.taken += 99
+        self.assertIs(router.find(topic, None, None, None), first)
+        first.taken += 1
+        self.assertIsNot(router.find(topic, None, None, None), first)
+        left = evolve(topic, partitions={i: evolve(each, leader=1 if i == 2 else -1) for i, each in enumerate(places)})
+        chosen = {str(router.find(left, None, None, None).partition) for _ in range(3)}
+        self.assertEqual(chosen, {"t-2"})
+
+    def test_where_many_batches_wait_fewer_go(self) -> None:
+        """
+        The chance of a partition falls with what waits for it, and never to nothing.
+        """
+        random = Random(3)
+        chosen = [choose(random, [5, 6], [9, 0]) for _ in range(1100)]
+        self.assertTrue(50 < chosen.count(5) < 150, chosen.count(5))
+        chosen = [choose(random, [5, 6], [0, 0]) for _ in range(1000)]
+        self.assertTrue(400 < chosen.count(5) < 600, chosen.count(5))
+
+    def test_other_partitioners(self) -> None:
+        """
+        In turns, and some records at a time, whatever the keys.
+        """
+        turns = RoundRobin()
+        self.assertEqual([turns("t", b"k", None, [3, 4]) for _ in range(4)], [3, 4, 3, 4])
+        self.assertEqual(turns("u", b"k", None, [3, 4]), 3)
+        uniform = Uniform(Random(1), records=3)
+        chosen = [uniform("t", b"k", None, [3, 4]) for _ in range(9)]
+        self.assertEqual([len(set(chosen[i : i + 3])) for i in (0, 3, 6)], [1, 1, 1])
+        self.assertEqual((chosen[0], chosen[3]), (chosen[6], 7 - chosen[0]))
 
 
 class AccumulatorTests(SynchronousTestCase):
-    def test_batches_fill_and_leave_in_order(self) -> None:
+    def setUp(self) -> None:
+        self.accumulator = Accumulator(batch_bytes=100)
+        self.queue = self.accumulator.queue(P0)
+
+    def append(self, queue: PartitionQueue, now: float, value: bytes = b"x") -> Batch:
+        return self.accumulator.append(queue, now, 5, None, value)
+
+    def test_batches_leave_in_order(self) -> None:
         """
-        A record that does not fit begins the next batch; batches leave oldest first.
+        One that does not grow any more is to be sent; one that grows, only when it is told to.
         """
-        accumulator = Accumulator(batch_bytes=250)
-        places = [accumulator.append(P0, 1.0, 5, None, b"x" * 50) for _ in range(4)]
-        self.assertEqual(
-            [(index, filled) for _, index, filled in places], [(0, False), (1, False), (0, True), (1, False)]
-        )
-        self.assertEqual(accumulator.ready(), [P0])
-        self.assertIs(accumulator.take(P0), places[0][0])
-        self.assertEqual(accumulator.ready(), [])
-        self.assertTrue(accumulator.seal_all())
-        self.assertFalse(accumulator.seal_all())
-        self.assertIs(accumulator.first(P0), places[3][0])
-        accumulator.put_back(places[0][0])
-        self.assertIs(accumulator.take(P0), places[0][0])
+        self.assertEqual(list(self.accumulator.ready()), [])
+        batches = [self.append(self.queue, 1.0) for _ in range(3)]
+        self.assertEqual(list(self.accumulator.ready()), [self.queue])
+        self.assertEqual([self.queue.depart(1, None) for _ in range(2)], batches[:2])
+        self.assertEqual(list(self.accumulator.ready()), [])
+        self.accumulator.make_all_ready()
+        self.assertEqual(list(self.accumulator.ready()), [self.queue])
+        self.assertIs(self.queue.depart(1, None), batches[2])
+        self.assertEqual(list(self.accumulator.ready()), [])
 
     def test_a_record_larger_than_a_batch(self) -> None:
         """
         It has a batch of its own; whether it is too large is for the broker to say.
         """
-        accumulator = Accumulator(batch_bytes=100)
-        batch, index, _ = accumulator.append(P0, 1.0, 5, b"k", b"x" * 5000)
-        self.assertEqual(index, 0)
+        batch = self.append(self.queue, 1.0, b"x" * 5000)
         self.assertEqual(decode_batch(batch.builder.build())[0].value, b"x" * 5000)
+        self.assertEqual(batch.builder.append_within(100, 5, None, b"x"), -1)
+        self.assertEqual(batch.builder.count, 1)
 
     def test_linger(self) -> None:
         """
-        Batches begun by a time are complete; the oldest of the others is told.
+        Batches begun by a time may leave; the oldest of the others is told.
         """
-        accumulator = Accumulator(batch_bytes=100)
-        for partition, created in ((P0, 1.0), (TopicPartition("t", 1), 2.0)):
-            accumulator.append(partition, created, 5, None, b"x")
-        self.assertEqual(accumulator.seal_older(1.5), 2.0)
-        self.assertEqual(accumulator.ready(), [P0])
-        self.assertIsNone(accumulator.seal_older(2.0))
+        other = self.accumulator.queue(TopicPartition("t", 1))
+        self.append(self.queue, 1.0)
+        self.append(other, 2.0)
+        self.assertEqual(self.accumulator.make_ready(1.5), 2.0)
+        self.assertEqual(list(self.accumulator.ready()), [self.queue])
+        self.assertIsNone(self.accumulator.make_ready(2.0))
+        self.assertEqual(list(self.accumulator.ready()), [self.queue, other])
+
+    def test_who_was_served_waits(self) -> None:
+        """
+        The partitions take turns.
+        """
+        other = self.accumulator.queue(TopicPartition("t", 1))
+        for queue in (self.queue, self.queue, self.queue, other, other):
+            self.append(queue, 1.0)
+        self.queue.depart(1, None)
+        self.accumulator.served(self.queue)
+        self.assertEqual(list(self.accumulator.ready()), [other, self.queue])
 
     def test_outcomes_are_told_to_early_and_late_listeners(self) -> None:
         """
-        Who asks after the fact is told at once.
+        Who asks after the fact is told at once; the first outcome is the last.
         """
-        batch, _, _ = Accumulator(batch_bytes=100).append(P0, 1.0, 5, None, b"x")
+        batch = self.append(self.queue, 1.0)
         heard: list[object] = []
         batch.when_done(heard.append)
         batch.finish(Delivered(7, -1))
+        batch.finish(Delivered(8, -1))
         batch.when_done(heard.append)
         self.assertEqual(heard, [Delivered(7, -1)] * 2)
 

@@ -1,0 +1,259 @@
+"""
+Records that are in no batch yet: those that wait for room in the buffer, and those whose topic is not known.
+
+Memory is bounded whatever a program does. Batches have up to ``buffer_bytes``; who sends more waits outside, and
+outside there is room for as much again. A record more is refused, and only who waits for nothing at all ever sees that.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.task import deferLater
+
+from logbus.client.cluster import Cluster, Topic
+from logbus.client.metrics import ProducerMetrics
+from logbus.client.producer_records import BufferFull, DeliveryFailed, ProducerRecord
+from logbus.client.retry import is_retriable
+from logbus.errors import ApiError, ErrorCode, LogbusError
+
+PER_SEND = 512
+"""Bytes of memory that a record takes besides its own: a Deferred, and who waits for it."""
+_PER_TURN = 512 * 1024
+"""So many bytes more in batches are a turn of the reactor's work."""
+
+
+class _Held(NamedTuple):
+    """A record and who waits for it; without a record it is a mark: those before it are in batches."""
+
+    record: ProducerRecord | None
+    sent: Deferred[Any]
+
+    @property
+    def charge(self) -> int:
+        """Bytes of memory that it takes."""
+        record = self.record
+        if record is None:
+            return 0
+        headers = sum(len(name) + len(content or b"") + 16 for name, content in record.headers)
+        return PER_SEND + len(record.value or b"") + len(record.key or b"") + headers
+
+
+Place = Callable[[Topic, ProducerRecord, "Deferred[Any]"], None]
+Refuse = Callable[[ProducerRecord, "Deferred[Any]", Exception], None]
+
+
+class Admission:
+    """
+    :param buffer_bytes: how much there is room for.
+    :param patience: seconds for which a topic is asked for.
+    :param create_topics: let the broker create those that are not there.
+    :param place: puts a record into a batch.
+    :param refuse: tells who waits for a record that nothing comes of it.
+    :ivar buffered: bytes in batches, of records whose topic is not known, and of who waits for either.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        buffer_bytes: int,
+        patience: float,
+        create_topics: bool,
+        metrics: ProducerMetrics,
+        place: Place,
+        refuse: Refuse,
+    ) -> None:
+        self._cluster = cluster
+        self._clock = cluster.reactor
+        self._buffer_bytes = buffer_bytes
+        self._patience = patience
+        self._create_topics = create_topics
+        self._metrics = metrics
+        self._place_in_batch = place
+        self._refuse = refuse
+        self.buffered = 0
+        self._next_turn = _PER_TURN
+        self._topics: dict[str, Topic] = {}
+        self._held: OrderedDict[Deferred[Any], _Held] = OrderedDict()
+        self._held_bytes = 0
+        self._learning: dict[str, dict[Deferred[Any], _Held]] = {}
+        self._learners: set[Deferred[None]] = set()
+        self._room: dict[Deferred[None], None] = {}
+
+    def topic(self, name: str) -> Topic | None:
+        """
+        The topic, if a record for it may go into a batch at once. While a topic is looked up anew, what was known does.
+        """
+        if self.buffered >= self._buffer_bytes or self._held or self._learning:
+            return None
+        topic = self._cluster.known(name)
+        if topic is None:
+            return self._topics.get(name)
+        self._topics[name] = topic
+        return topic
+
+    def take(self, record: ProducerRecord, sent: Deferred[Any]) -> None:
+        """
+        Place a record as soon as that can be.
+
+        :raises BufferFull: too many wait already.
+        """
+        held = _Held(record, sent)
+        if self.buffered < self._buffer_bytes and not self._held:
+            self._place(held)
+            return
+        if self._held_bytes >= self._buffer_bytes:
+            raise BufferFull(f"{len(self._held)} records wait for room in the buffer; wait for them, or for room()")
+        self._metrics.waits += 1
+        self._held[sent] = held
+        self._held_bytes += held.charge
+
+    def withdraw(self, sent: Deferred[Any]) -> None:
+        """Who sent a record does not want it any more; in a batch it stays."""
+        held = self._held.pop(sent, None)
+        if held is not None:
+            self._held_bytes -= held.charge
+            self.make_room()
+            return
+        for waiting in self._learning.values():
+            held = waiting.pop(sent, None)
+            if held is not None:
+                self.freed(held.charge)
+                return
+
+    def check_room(self) -> None:
+        """
+        :raises BufferFull: somebody puts into batches without waiting for room.
+        """
+        if self.buffered >= 2 * self._buffer_bytes:
+            raise BufferFull(f"{self.buffered} bytes wait to be sent; wait for room()")
+
+    def room(self) -> Deferred[None] | None:
+        """None while more can be sent; else a Deferred that fires when there is room again."""
+        if self.buffered < self._buffer_bytes and not self._held:
+            if self.buffered < self._next_turn:
+                return None
+            # Requests leave, and answers come, between what programs do: who sends much lets others have a turn.
+            self._next_turn = self.buffered + _PER_TURN
+            turn: Deferred[None] = Deferred(lambda _: call.cancel())
+            call = self._clock.callLater(0, turn.callback, None)
+            return turn
+        waiting: Deferred[None] = Deferred(lambda _: self._room.pop(waiting, None))
+        self._room[waiting] = None
+        return waiting
+
+    def freed(self, size: int) -> None:
+        """There is room for so many bytes more."""
+        self.buffered -= size
+        self._next_turn = self.buffered + _PER_TURN
+        self.make_room()
+
+    def make_room(self, *, for_all: bool = False) -> None:
+        """
+        Let in who waits, as far as there is room.
+
+        :param for_all: there will be no more, so that nobody has to wait for it.
+        """
+        while self._held and self.buffered < self._buffer_bytes:
+            _, held = self._held.popitem(last=False)
+            self._held_bytes -= held.charge
+            self._place(held)
+        if self._room and ((self.buffered < self._buffer_bytes and not self._held) or for_all):
+            room, self._room = self._room, {}
+            for waiting in room:
+                if not waiting.called:
+                    waiting.callback(None)
+
+    async def all_placed(self) -> None:
+        """Wait until all that is here now is in batches, or refused."""
+        if self._held:
+            passed: Deferred[None] = Deferred(self.withdraw)
+            self._held[passed] = _Held(None, passed)
+            await passed
+        for waiting in list(self._learning.values()):
+            known: Deferred[None] = Deferred(self.withdraw)
+            waiting[known] = _Held(None, known)
+            await known
+
+    def drop(self, error: Exception) -> None:
+        """All that is here fails."""
+        dropped = list(self._held.values())
+        self._held.clear()
+        self._held_bytes = 0
+        for waiting in self._learning.values():
+            self.buffered -= sum(each.charge for each in waiting.values())
+            dropped += waiting.values()
+            waiting.clear()
+        for held in dropped:
+            self._fail(held, error)
+
+    def close(self, error: Exception) -> None:
+        """Everything here fails, and nothing is waited for any more."""
+        self.drop(error)
+        for learner in list(self._learners):
+            learner.cancel()
+        self.make_room(for_all=True)
+
+    def _place(self, held: _Held) -> None:
+        record, sent = held
+        if record is None:
+            sent.callback(None)
+            return
+        name = record.topic
+        topic = self._cluster.known(name) or self._topics.get(name)
+        if topic is not None and name not in self._learning:
+            self._place_in_batch(topic, record, sent)
+            return
+        self.buffered += held.charge
+        waiting = self._learning.get(name)
+        if waiting is not None:
+            waiting[sent] = held
+            return
+        self._learning[name] = {sent: held}
+        learner = Deferred.fromCoroutine(self._learn(name))
+        if not learner.called:
+            self._learners.add(learner)
+            learner.addBoth(lambda _: self._learners.discard(learner))
+
+    async def _learn(self, name: str) -> None:
+        """Find out about a topic, and place the records that wait for that."""
+        error: Exception | None = None
+        try:
+            self._topics[name] = await self._ask_for(name, self._clock.seconds() + self._patience)
+        except CancelledError:
+            error = DeliveryFailed("the producer was stopped")
+        except Exception as e:
+            error = e
+        waiting = list(self._learning.pop(name, {}).values())
+        self.buffered -= sum(each.charge for each in waiting)
+        for held in waiting:
+            if error is not None:
+                self._fail(held, error)
+            elif not held.sent.called:
+                self._place(held)
+        self.make_room()
+
+    async def _ask_for(self, name: str, deadline: float) -> Topic:
+        attempt = 0
+        while True:
+            try:
+                return await self._cluster.topic(name, create=self._create_topics)
+            except LogbusError as e:
+                unknown = isinstance(e, ApiError) and e.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                attempt += 1
+                wait = self._cluster.backoff.before(attempt)
+                is_late = self._clock.seconds() + wait >= deadline
+                if (unknown and not self._create_topics) or not is_retriable(e) or is_late:
+                    raise
+            await deferLater(self._clock, wait)
+
+    def _fail(self, held: _Held, error: Exception) -> None:
+        if held.sent.called:
+            return
+        if held.record is None:
+            held.sent.callback(None)
+        else:
+            self._refuse(held.record, held.sent, error)

@@ -1,0 +1,96 @@
+"""Asks a coordinator until it says something that means something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import define, field
+from twisted.internet.task import deferLater
+
+from logbus.client.cluster import Cluster
+from logbus.client.coordinators import NOT_NOW, Coordinated, Coordinators
+from logbus.client.retry import Backoff, is_retriable
+from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.net.channel import Channel
+from logbus.wire.connection import api_key_of
+
+_SOON = Backoff(0.02, 0.5)
+"""Before asking again while the transaction before is being ended."""
+
+
+@define(eq=False)
+class Asking:
+    """
+    Who coordinates which keys is kept until a coordinator says otherwise, or is not there.
+
+    :ivar kind: what the keys are.
+    """
+
+    cluster: Cluster
+    kind: Coordinated
+    _nodes: dict[str, int] = field(factory=dict, init=False)
+
+    async def channel(self, key: str, deadline: float) -> Channel:
+        """
+        A connection to who coordinates a key.
+
+        :raises LogbusError: why there is none; for what may be gone later, until the deadline, in the reactor's time.
+        """
+        attempt = 0
+        while True:
+            try:
+                return await self._find(key)
+            except LogbusError as e:
+                if not is_retriable(e):
+                    raise
+                attempt += 1
+                await self._again(key, attempt, deadline, e)
+
+    async def ask(self, key: str, request: Any, highest: int, code_of: Callable[[Any], int], deadline: float) -> Any:
+        """
+        Send a request to who coordinates a key, and again.
+
+        :param highest: the latest version to use.
+        :param code_of: the error code in an answer.
+        :returns: the answer without an error.
+        :raises ApiError: what the coordinator said.
+        :raises LogbusError: why it could not be asked until the deadline.
+        """
+        attempt = 0
+        while True:
+            error: LogbusError
+            try:
+                channel = await self._find(key)
+                answer = await channel.request(request, min(highest, channel.version(api_key_of(request))))
+                refusal = self.kind.error(code_of(answer), key, None)
+                if refusal is None:
+                    return answer
+                error = refusal
+            except LogbusError as e:
+                error = e
+            if not is_retriable(error):
+                raise error
+            attempt += 1
+            await self._again(key, attempt, deadline, error)
+
+    async def _find(self, key: str) -> Channel:
+        node_id = self._nodes.get(key)
+        if node_id is None:
+            found = (await Coordinators(self.cluster, 0.0, self.kind).find([key])).get(key)
+            if found is None:
+                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody coordinates {self.kind.noun} {key!r}")
+            if isinstance(found, ApiError):
+                raise found
+            node_id = self._nodes[key] = found.node_id
+        return await self.cluster.channel(node_id)
+
+    async def _again(self, key: str, attempt: int, deadline: float, error: LogbusError) -> None:
+        """Wait before another attempt, elsewhere perhaps."""
+        if not isinstance(error, ApiError) or error.code in NOT_NOW:
+            self._nodes.pop(key, None)
+        is_soon = isinstance(error, ApiError) and error.code is ErrorCode.CONCURRENT_TRANSACTIONS
+        wait = (_SOON if is_soon else self.cluster.backoff).before(attempt)
+        if self.cluster.reactor.seconds() + wait > deadline:
+            raise error
+        await deferLater(self.cluster.reactor, wait)

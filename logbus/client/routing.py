@@ -1,0 +1,90 @@
+"""From a topic and a key to a partition's queue."""
+
+from __future__ import annotations
+
+from random import Random
+
+from attrs import define, field
+
+from logbus.client.accumulator import Accumulator, PartitionQueue
+from logbus.client.cluster import Topic
+from logbus.client.partitioner import Partitioner, choose, partition_for_key
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
+
+
+@define(eq=False)
+class _Route:
+    """
+    A topic, as records find their way into it.
+
+    :ivar queues: of its partitions, by their numbers; ``candidates``: of those that have a leader.
+    :ivar sticky: where records without keys go, until that partition has taken ``until`` bytes.
+    """
+
+    topic: Topic
+    indexes: list[int]
+    queues: dict[int, PartitionQueue]
+    candidates: list[PartitionQueue]
+    sticky: PartitionQueue | None = None
+    until: int = 0
+
+
+@define(eq=False)
+class Router:
+    """
+    :ivar random: chooses partitions for records without keys.
+    :ivar batch_bytes: so many bytes without keys go to one partition, and then to another.
+    :ivar partitioner: chooses instead; None: by the key, or in turns.
+    """
+
+    accumulator: Accumulator
+    random: Random
+    batch_bytes: int
+    partitioner: Partitioner | None = None
+    _routes: dict[str, _Route] = field(factory=dict, init=False)
+
+    def find(self, topic: Topic, key: bytes | None, value: bytes | None, partition: int | None) -> PartitionQueue:
+        """
+        Where a record goes.
+
+        :param partition: None: it is to be chosen.
+        :raises ApiError: UNKNOWN_TOPIC_OR_PARTITION: the topic has no such partition.
+        :raises Exception: whatever the partitioner raises.
+        """
+        route = self._routes.get(topic.name)
+        if route is None or route.topic is not topic:
+            route = self._route(topic)
+        if partition is None:
+            if self.partitioner is not None:
+                partition = self.partitioner(topic.name, key, value, route.indexes)
+            elif key is None:
+                sticky = route.sticky
+                return sticky if sticky is not None and sticky.taken < route.until else self._turn(route)
+            else:
+                partition = route.indexes[partition_for_key(key, len(route.indexes))]
+        queue = route.queues.get(partition)
+        if queue is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {topic.name!r} has no partition {partition}; it has 0 to {len(route.indexes) - 1}",
+            )
+        return queue
+
+    def _route(self, topic: Topic) -> _Route:
+        indexes = list(topic.partitions)
+        queues = {index: self.accumulator.queue(TopicPartition(topic.name, index)) for index in indexes}
+        candidates = [queues[each.index] for each in topic.partitions.values() if each.leader >= 0]
+        route = _Route(topic, indexes, queues, candidates or list(queues.values()))
+        old = self._routes.get(topic.name)
+        if old is not None and old.sticky in route.candidates:
+            route.sticky, route.until = old.sticky, old.until
+        self._routes[topic.name] = route
+        return route
+
+    def _turn(self, route: _Route) -> PartitionQueue:
+        """Records without keys go to another partition, if there is one."""
+        others = [each for each in route.candidates if each is not route.sticky] or route.candidates
+        sticky = route.sticky = choose(self.random, others, [len(each.waiting) for each in others])
+        route.until = sticky.taken + self.batch_bytes
+        return sticky

@@ -1,0 +1,401 @@
+"""
+Batches out: from the accumulator into requests, and again while there is time.
+
+To each broker several requests are under way, and in each at most one batch of a partition. Which batch of a partition
+may leave is for :class:`~logbus.client.partition_queue.PartitionQueue` to say.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any
+
+from attrs import frozen
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.client.accumulator import Accumulator, Batch, Delivered, Outcome, PartitionQueue
+from logbus.client.cluster import Cluster
+from logbus.client.idempotence import NotSent
+from logbus.client.identity import Identity
+from logbus.client.metrics import ProducerMetrics
+from logbus.client.produce_requests import LAST_VERSION_BY_NAME, is_of_leader, outcomes_of, produce_request
+from logbus.client.producer_records import DeliveryFailed
+from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.model import TopicPartition
+from logbus.net.channel import Channel
+from logbus.wire.messages.api_versions import ApiVersionsRequest
+
+_PRODUCE = 0
+_MOST_REQUESTS = 5
+_LEADER_SHARE = 0.9
+"""Of the time for a request the leader may use so much: it says itself that time is up, and keeps the connection."""
+
+
+@frozen
+class SenderOptions:
+    """What :class:`~logbus.client.producer.Producer` says to its parameters of these names."""
+
+    acks: int
+    linger: float
+    delivery_timeout: float
+    request_timeout: float
+    request_bytes: int
+
+
+class Sender:
+    """
+    :param accumulator: where batches come from.
+    :param identity: by which brokers know them again.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        accumulator: Accumulator,
+        identity: Identity,
+        options: SenderOptions,
+        metrics: ProducerMetrics,
+    ) -> None:
+        self._cluster = cluster
+        self._clock = cluster.reactor
+        self._accumulator = accumulator
+        self._identity = identity
+        self._options = options
+        self._metrics = metrics
+        self._lane = cluster.lane("produce")
+        self._requests: dict[int, int] = {}
+        self._looking_up: set[str] = set()
+        self._tasks: set[Deferred[None]] = set()
+        self._expiring: OrderedDict[Batch, None] = OrderedDict()
+        self._linger_timer: IDelayedCall | None = None
+        self._expiry_timer: IDelayedCall | None = None
+        self._wake_timer: IDelayedCall | None = None
+        self._pumping = False
+        self._stopped = False
+        self.hurried = 0
+        identity.changed = self.pump
+
+    # What the producer tells.
+
+    def begun(self, batch: Batch) -> None:
+        """A batch has its first record."""
+        self._expiring[batch] = None
+        batch.when_done(lambda _: self._expiring.pop(batch, None))
+        if self._expiry_timer is None:
+            self._expiry_timer = self._clock.callLater(self._options.delivery_timeout, self._expire)
+        if self._linger_timer is None:
+            self._linger_timer = self._clock.callLater(0 if self.hurried else self._options.linger, self._lingered)
+        elif self.hurried:
+            self._linger_timer.reset(0)
+
+    def hurry(self) -> None:
+        """Do not wait for batches to fill, until as many :meth:`relax` follow."""
+        self.hurried += 1
+        self._accumulator.make_all_ready()
+        self.pump()
+
+    def relax(self) -> None:
+        """Batches may linger again."""
+        self.hurried -= 1
+
+    def give_up(self, error: Exception, partition: TopicPartition | None = None) -> None:
+        """
+        Batches that are not under way fail; those that are, when they come back.
+
+        :param partition: None: those of all partitions.
+        """
+        failed: list[Batch] = []
+        for queue in self._accumulator.queues() if partition is None else [self._accumulator.queue(partition)]:
+            self._accumulator.seal(queue)
+            for batch in list(queue.waiting):
+                queue.give_up(batch)
+                failed.append(batch)
+        for batch in failed:
+            self._finish(batch, error)
+
+    def stop(self, error: Exception) -> None:
+        """Send nothing more; what is under way fails, too."""
+        self._stopped = True
+        for timer in (self._linger_timer, self._expiry_timer, self._wake_timer):
+            if timer is not None and timer.active():
+                timer.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        self._identity.close()
+        self.give_up(error)
+        for queue in self._accumulator.queues():
+            for batch in list(queue.in_flight):
+                self._finish(batch, error)
+        self._cluster.hang_up(self._lane)
+
+    # Out of batches.
+
+    def pump(self) -> None:
+        """Send what can be sent now."""
+        if self._pumping or self._stopped:
+            return
+        self._pumping = True
+        try:
+            while self._pump_once():
+                pass
+        finally:
+            self._pumping = False
+
+    def _pump_once(self) -> bool:
+        """Send at most one batch of each partition; says whether there may be more to send."""
+        identity = self._identity
+        packs: dict[int, list[Batch]] = {}
+        sizes: dict[int, int] = {}
+        sent = False
+        now = self._clock.seconds()
+        for queue in self._accumulator.ready():
+            if not identity.is_ready:
+                if identity.error is None:
+                    identity.prepare()
+                    return identity.is_ready
+                self.give_up(identity.error)
+                return False
+            if queue.not_before > now:
+                continue
+            partition = queue.partition
+            leader = self._cluster.leader(partition)
+            if leader is None:
+                self._look_up(partition.topic)
+                continue
+            if self._requests.get(leader, 0) >= _MOST_REQUESTS:
+                continue
+            if not queue.may_send(leader, idempotent=identity.idempotent) or not identity.admits(partition):
+                continue
+            if queue.is_exhausted and identity.transactional_id is None:
+                identity.renew()
+                return True
+            batch = queue.depart(leader, identity.producer if identity.idempotent else None)
+            self._accumulator.served(queue)
+            self._count(batch, now)
+            sent = True
+            pack = packs.setdefault(leader, [])
+            if pack and sizes[leader] + batch.size > self._options.request_bytes:
+                self._dispatch(leader, pack)
+                pack = packs[leader] = []
+            sizes[leader] = batch.size + (sizes[leader] if pack else 0)
+            pack.append(batch)
+        for leader, pack in packs.items():
+            self._dispatch(leader, pack)
+        return sent
+
+    def _count(self, batch: Batch, now: float) -> None:
+        if batch.attempts > 1:
+            self._metrics.retries += 1
+        else:
+            self._metrics.batches += 1
+            self._metrics.queue_us += int((now - batch.created) * 1e6)
+
+    def _dispatch(self, leader: int, batches: list[Batch]) -> None:
+        self._requests[leader] = self._requests.get(leader, 0) + 1
+        self._metrics.requests += 1
+        self._start(self._deliver(leader, batches))
+
+    async def _deliver(self, leader: int, batches: list[Batch]) -> None:
+        outcomes: Sequence[Outcome]
+        channel: Channel | None = None
+        try:
+            try:
+                channel = await self._cluster.channel(leader, self._lane)
+                request, by_id = produce_request(
+                    self._cluster,
+                    batches,
+                    acks=self._options.acks,
+                    timeout=self._options.request_timeout * _LEADER_SHARE,
+                    transactional_id=self._identity.transactional_id,
+                )
+                self._metrics.bytes += sum(len(p.records or b"") for t in request.topic_data for p in t.partition_data)
+                version = self._identity.produce_version(channel.version(_PRODUCE))
+                version = version if by_id else min(version, LAST_VERSION_BY_NAME)
+            except LogbusError as e:
+                raise NotSent(e) from e
+            if self._options.acks:
+                answer = await channel.request(request, version, self._options.request_timeout)
+                outcomes = outcomes_of(self._cluster, batches, request, answer)
+            else:
+                channel.send(request, version)
+                outcomes = [Delivered(-1, -1)] * len(batches)
+        except CancelledError:
+            outcomes = [DeliveryFailed("the producer was stopped")] * len(batches)
+        except (LogbusError, NotSent) as e:
+            outcomes = [e] * len(batches)
+        except Exception as e:
+            self._log.failure("a Produce request could not be made")
+            outcomes = [e] * len(batches)
+        if self._options.acks or channel is None:
+            self._requests[leader] -= 1
+            self._returned(batches, outcomes)
+            return
+        self._returned(batches, outcomes)
+        try:
+            # Nothing is answered to acks=0: another request behind it says when it was taken.
+            await channel.request(ApiVersionsRequest(), 0, self._options.request_timeout)
+        except LogbusError as e:
+            self._log.debug("what was sent without asking may be lost: {error}", error=e)
+        finally:
+            self._requests[leader] -= 1
+        self.pump()
+
+    def _returned(self, batches: Iterable[Batch], outcomes: Iterable[Outcome]) -> None:
+        finished: list[tuple[Batch, Outcome]] = []
+        for batch, outcome in zip(batches, outcomes, strict=True):
+            queue = self._accumulator.queue(batch.partition)
+            leader = self._cluster.leader(batch.partition)
+            is_transactional = self._identity.transactional_id is not None
+            count = len(queue.waiting)
+            is_over = self._stopped or self._identity.is_over
+            done = queue.returned(batch, outcome, final=is_over, transactional=is_transactional)
+            finished += done
+            if done:
+                continue
+            assert isinstance(outcome, Exception)
+            self._metrics.splits += len(queue.waiting) - count - 1
+            self._log.debug("{partition}: {error}; sending again", partition=str(batch.partition), error=outcome)
+            queue.trouble = outcome
+            if leader is not None and leader == queue.broker and not is_of_leader(outcome):
+                # Nobody has said who leads it now, if not this broker.
+                self._cluster.forget(batch.partition.topic)
+            self._accumulator.came_back(queue)
+            if leader is None or leader == queue.broker:
+                self._pause(queue)
+        for batch, outcome in finished:
+            self._finish(batch, outcome)
+        self.pump()
+
+    def _pause(self, queue: PartitionQueue) -> None:
+        """The batches of a partition are to be sent again, not at once."""
+        if queue.attempts:
+            wait = self._cluster.backoff.before(queue.attempts)
+            queue.not_before = self._clock.seconds() + wait
+            self._wake_after(wait)
+
+    def _wake_after(self, seconds: float) -> None:
+        timer = self._wake_timer
+        if timer is not None and timer.active():
+            if timer.getTime() <= self._clock.seconds() + seconds:
+                return
+            timer.cancel()
+        self._wake_timer = self._clock.callLater(seconds, self._wake)
+
+    def _wake(self) -> None:
+        now = self._clock.seconds()
+        later = [queue.not_before for queue in self._accumulator.ready() if queue.not_before > now]
+        if later:
+            self._wake_timer = self._clock.callLater(min(later) - now, self._wake)
+        self.pump()
+
+    def _finish(self, batch: Batch, outcome: Outcome) -> None:
+        if isinstance(outcome, Exception) and batch.outcome is None:
+            self._metrics.errors += 1
+            self._metrics.failed_records += batch.builder.count
+            self._identity.failed(outcome)
+        batch.finish(outcome)
+
+    # Leaders.
+
+    def _look_up(self, name: str) -> None:
+        if name not in self._looking_up:
+            self._looking_up.add(name)
+            self._start(self._find_leaders(name))
+
+    async def _find_leaders(self, name: str) -> None:
+        """Of a topic's partitions some have no leader that is known."""
+        gone: Exception | None = None
+        trouble: Exception | None = None
+        indexes: Iterable[int] = ()
+        try:
+            self._cluster.forget(name)
+            indexes = (await self._cluster.topic(name)).partitions
+        except ApiError as e:
+            if e.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not e.code.retriable:
+                gone = e
+            trouble = e
+        except LogbusError as e:
+            trouble = e
+        finally:
+            self._looking_up.discard(name)
+        for queue in self._accumulator.queues():
+            partition = queue.partition
+            if partition.topic != name or self._cluster.leader(partition) is not None:
+                continue
+            final = gone
+            if trouble is None and partition.partition not in indexes:
+                final = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")
+            if final is not None:
+                self.give_up(final, partition)
+            else:
+                queue.trouble = trouble or ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
+                queue.attempts += 1
+                self._pause(queue)
+        self.pump()
+
+    # Time.
+
+    def _lingered(self) -> None:
+        """Batches that have grown for long enough may be sent."""
+        self._linger_timer = None
+        now = self._clock.seconds()
+        linger = 0.0 if self.hurried else self._options.linger
+        oldest = self._accumulator.make_ready(now - linger)
+        if oldest is not None:
+            self._linger_timer = self._clock.callLater(max(0.0, oldest + linger - now), self._lingered)
+        self.pump()
+
+    def _expire(self) -> None:
+        """Batches whose time is up fail."""
+        self._expiry_timer = None
+        timeout = self._options.delivery_timeout
+        latest = self._clock.seconds() - timeout
+        late: dict[TopicPartition, None] = {}
+        while self._expiring:
+            batch = next(iter(self._expiring))
+            if batch.created > latest:
+                self._expiry_timer = self._clock.callLater(batch.created - latest, self._expire)
+                break
+            del self._expiring[batch]
+            late[batch.partition] = None
+        for partition in late:
+            queue = self._accumulator.queue(partition)
+            if queue.growing is not None and queue.growing.created <= latest:
+                self._accumulator.seal(queue)
+            overdue = [each for each in (*queue.in_flight, *queue.waiting) if each.created <= latest]
+            for batch in overdue:
+                if batch in queue.waiting:
+                    queue.give_up(batch)
+            for batch in overdue:
+                self._finish(batch, self._given_up(queue, batch))
+        self.pump()
+
+    def _given_up(self, queue: PartitionQueue, batch: Batch) -> DeliveryFailed:
+        seconds = self._clock.seconds() - batch.created
+        tried = f"{batch.attempts} attempts" if batch.attempts else "it was never sent"
+        why = f": {queue.trouble}" if queue.trouble is not None else ""
+        return DeliveryFailed(f"{batch.partition}: given up after {seconds:.1f} s, {tried}{why}")
+
+    def _start(self, coroutine: Coroutine[Deferred[Any], Any, None]) -> None:
+        task = Deferred.fromCoroutine(coroutine)
+        if task.called:
+            task.addErrback(self._went_wrong)
+            return
+        self._tasks.add(task)
+
+        def ended(result: object) -> None:
+            self._tasks.discard(task)
+            if isinstance(result, Failure):
+                self._went_wrong(result)
+
+        task.addBoth(ended)
+
+    def _went_wrong(self, failure: Failure) -> None:
+        if not failure.check(CancelledError):
+            self._log.failure("sending failed", failure=failure)

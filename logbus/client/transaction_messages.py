@@ -1,0 +1,90 @@
+"""Requests of a transaction to coordinators, and what their answers say. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from logbus.client.groups import CommittedOffset
+from logbus.client.idempotence import ProducerId
+from logbus.client.transaction import GroupMetadata
+from logbus.errors import ErrorCode
+from logbus.model import TopicPartition
+from logbus.wire.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+
+
+def add_partitions(
+    transactional_id: str, producer: ProducerId, partitions: Iterable[TopicPartition]
+) -> AddPartitionsToTxnRequest:
+    """V1: partitions are to be in the transaction."""
+    topics: dict[str, list[int]] = {}
+    for name, index in partitions:
+        topics.setdefault(name, []).append(index)
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=each) for name, each in topics.items()],
+    )
+
+
+def commit_offsets(
+    transactional_id: str,
+    producer: ProducerId,
+    offsets: Mapping[TopicPartition, int | CommittedOffset],
+    group: GroupMetadata,
+) -> TxnOffsetCommitRequest:
+    """Offsets of a group are to be committed with the transaction."""
+    topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+    for (name, index), place in offsets.items():
+        committed = CommittedOffset(place) if isinstance(place, int) else place
+        topics.setdefault(name, []).append(
+            TxnOffsetCommitRequestPartition(
+                partition_index=index,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            )
+        )
+    return TxnOffsetCommitRequest(
+        transactional_id=transactional_id,
+        group_id=group.group_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        generation_id=group.generation,
+        member_id=group.member_id,
+        group_instance_id=group.group_instance_id,
+        topics=[TxnOffsetCommitRequestTopic(name=name, partitions=each) for name, each in topics.items()],
+    )
+
+
+def error_code_of(answer: Any) -> int:
+    """The error code of an answer that has one for all of it."""
+    return int(answer.error_code)
+
+
+def _worst(codes: list[int]) -> int:
+    """Of several error codes the one that decides: one that cannot be waited for before one that can."""
+    errors = [code for code in codes if code]
+    lasting = [code for code in errors if not any(each == code and each.retriable for each in ErrorCode)]
+    return (lasting or errors or [0])[0]
+
+
+def worst_of_partitions(answer: AddPartitionsToTxnResponse) -> int:
+    """The error code that decides whether partitions are in the transaction."""
+    topics = answer.results_by_topic_v3_and_below
+    codes = [each.partition_error_code for topic in topics for each in topic.results_by_partition]
+    return _worst([code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED] or codes)
+
+
+def worst_of_offsets(answer: TxnOffsetCommitResponse) -> int:
+    """The error code that decides whether offsets were taken."""
+    return _worst([each.error_code for topic in answer.topics for each in topic.partitions])
