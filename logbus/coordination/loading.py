@@ -53,11 +53,18 @@ async def load(
     :return: whether it is all there.
     """
     began = clock.seconds()
-    replay = Replay(shard, maker)
+    replay, end = Replay(shard, maker), shard.log.end_offset
     loaded = await shard.log.load(replay.take_in, slice_bytes, wanted, replay)
     metrics.damaged += loaded.skipped
     if not wanted():
         return False
+    for producer_id in shard.drop_unended(end):
+        _log.error(
+            "{partition}: nothing is left to say how a transaction of producer {producer} ended; the offsets that it "
+            "committed are dropped, and what was read in it will be read again",
+            partition=shard.log.replica.topic_partition,
+            producer=producer_id,
+        )
     for made, _ in enumerate(replay.finish(), 1):
         if made % GROUPS_A_TURN == 0:
             await deferLater(clock, 0)

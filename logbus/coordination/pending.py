@@ -53,6 +53,11 @@ class PendingOffsets:
         """Whether a producer has any here."""
         return producer_id in self._by_producer
 
+    def first_of(self, producer_id: int) -> int | None:
+        """Where the first record of a producer is that is pending; None: there is none."""
+        partitions = self._by_producer.get(producer_id, ())
+        return min((self._by_partition[partition][producer_id].record_offset for partition in partitions), default=None)
+
     def add(self, producer_id: int, partition: TopicPartition, record_offset: int, committed: CommittedOffset) -> None:
         """A transaction committed an offset; what it committed for that partition before counts no more."""
         self._by_partition.setdefault(partition, {})[producer_id] = PendingOffset(record_offset, committed)

@@ -18,7 +18,7 @@ from logbus.coordination.offsets import GroupOffsets
 from logbus.coordination.records import encode_change
 from logbus.coordination.statelog import StateLog
 from logbus.coordination.transactions.transaction import ProducerIdAndEpoch
-from logbus.errors import ErrorCode
+from logbus.errors import ErrorCode, LogbusError
 from logbus.timers import Timer
 from logbus.wire.messages.group_log import OffsetCommitKey
 
@@ -143,6 +143,32 @@ class Shard:
             elif held.is_empty:
                 del self.offsets[group_id]
         return touched
+
+    def drop_unended(self, end: int) -> list[int]:
+        """
+        Drop what is pending of transactions that are over, as far as the log knows, though no marker said so: it was
+        damaged. Nobody will ever tell how they ended, and whoever wants stable offsets would wait for good.
+
+        :param end: how far the log was read; whoever has a marker behind it is told of that yet.
+        :return: the producers concerned.
+        """
+        if not self.transactions:
+            return []
+        try:
+            producers = self.log.replica.log.producers
+        except (LogbusError, OSError):
+            return []  # It cannot be known now which transactions are over.
+        found = []
+        for producer_id, groups in list(self.transactions.items()):
+            entry = producers.get(producer_id)
+            if entry is not None and entry.last_marker_offset >= end:
+                continue
+            over = end if entry is None or entry.open_since is None else entry.open_since
+            firsts = [self.offsets[group].pending.first_of(producer_id) for group in groups if group in self.offsets]
+            if any(first is not None and first < over for first in firsts):
+                self.complete(producer_id, False, over - 1)
+                found.append(producer_id)
+        return found
 
     def _offsets_of(self, group_id: str) -> GroupOffsets:
         held = self.offsets.get(group_id)

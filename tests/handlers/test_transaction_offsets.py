@@ -10,8 +10,8 @@ from twisted.internet.defer import Deferred, succeed
 
 from logbus.coordination.groups import OFFSETS_TOPIC
 from logbus.coordination.transactions.coordinator import TRANSACTIONS_TOPIC
-from logbus.coordination.transactions.participation import TransactionParticipation
 from logbus.coordination.transactions.ending import Ending
+from logbus.coordination.transactions.participation import TransactionParticipation
 from logbus.errors import ErrorCode
 from logbus.handlers.transaction_offsets import told
 from logbus.model import TopicPartition
@@ -179,6 +179,41 @@ class VisibilityTests(TransactionCase):
             self.assertEqual(stable(self.client), {T0: expected, T1: 7})
             self.restart()
             self.assertEqual(stable(self.client), {T0: expected, T1: 7})
+
+    def spoil_markers(self) -> None:
+        """Damage all markers in the partition of the group, behind the log's back."""
+        coordinator = self.server.broker.group_coordinator
+        for segment in coordinator.shards[coordinator.partition_of("g")].log.replica.log.segments:
+            file = segment.log.get()
+            data = file.pread(file.size(), 0)
+            for position, header in iter_batches(data):
+                if header.control:
+                    file.write(position + header.size - 1, [bytes([data[position + header.size - 1] ^ 1])])
+
+    def test_a_damaged_end(self) -> None:
+        """Nobody waits for good for an end that cannot be read; what is open still, or committed plainly, stays."""
+        commit(self.client, {T0: 5})
+        other = self.a_producer("other")
+        other.commit({T1: 3})
+        self.producer.commit({T0: 10})
+        self.assertEqual(self.producer.end(True), 0)
+        self.assertEqual(stable(self.client, T0, T1), {T0: 10, T1: UNSTABLE})
+        self.spoil_markers()
+        self.restart()
+        self.assertEqual(stable(self.client, T0, T1), {T0: 5, T1: UNSTABLE})
+        other.client = self.server.connect()
+        self.assertEqual(other.end(True), 0)
+        self.assertEqual(stable(self.client, T0, T1), {T0: 5, T1: 3})
+
+    def test_a_damaged_end_and_an_open_transaction(self) -> None:
+        """What was committed in a transaction before is not part of the one that the same producer has open."""
+        self.producer.commit({T0: 10})
+        self.assertEqual(self.producer.end(False), 0)
+        self.producer.commit({T1: 7})
+        self.spoil_markers()
+        self.restart()
+        self.assertEqual(self.producer.end(True), 0)
+        self.assertEqual(stable(self.client), {T1: 7})
 
     def test_the_end_comes_while_it_loads(self) -> None:
         """A marker that is told while the partition is read counts once it is read."""
