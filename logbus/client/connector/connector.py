@@ -76,6 +76,7 @@ class ConsumerConnector:
 
     :ivar consumer_id: as it is registered.
     :raises ConfigError: an option is wrong.
+    :raises TypeError: there is no such option.
     """
 
     _log = Logger()
@@ -108,6 +109,17 @@ class ConsumerConnector:
             raise ConfigError(f"offsets_storage {offsets_storage!r}: expected zookeeper or kafka")
         if auto_offset_reset not in ("earliest", "latest", "none"):
             raise ConfigError(f"auto_offset_reset {auto_offset_reset!r}: expected earliest, latest or none")
+        if rebalance_max_retries < 0:
+            raise ConfigError(f"rebalance_max_retries {rebalance_max_retries}: expected 0 or more")
+        for name, seconds in (
+            ("auto_commit_interval", auto_commit_interval),
+            ("rebalance_backoff", rebalance_backoff),
+            ("offsets_timeout", offsets_timeout),
+        ):
+            if not seconds > 0:
+                raise ConfigError(f"{name} {seconds}: expected more than 0 s")
+        # An option that there is not is found now, and not when the first record is asked for.
+        reader_of(cluster, auto_offset_reset, **reading).close()
         self.consumer_id = f"{group_id}_{own}"
         self._cluster = cluster
         self._store = store

@@ -76,13 +76,14 @@ class Member:
     async def leave(self) -> None:
         """Let go of everything, and be a member no more."""
         self._left = True
-        if self._unsubscribe is not None:
-            self._unsubscribe()
         joining, self._joining = self._joining, None
         if joining is not None and not joining.called:
             joining.errback(LogbusError("the connector was shut down before it had its share"))
         await self._tasks.stop()
-        await self.holding.let_go(self.claimed)
+        await self.holding.let_go(dict(self.claimed))
+        if self._unsubscribe is not None:
+            # Until here: what a lost session takes with it must not be committed.
+            self._unsubscribe()
         claimed, self.claimed = list(self.claimed), {}
         if self._unsubscribe is not None and self.registry.store.state is not SessionState.CLOSED:
             try:

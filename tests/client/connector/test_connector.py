@@ -321,10 +321,15 @@ class UseTests(GroupCase):
             {"consumer_id": "a/b"},
             {"offsets_storage": "redis"},
             {"auto_offset_reset": "smallest"},
+            {"rebalance_max_retries": -1},
+            {"rebalance_backoff": 0},
+            {"auto_commit_interval": 0.0},
+            {"offsets_timeout": float("nan")},
         ):
             with self.assertRaises(ConfigError) as caught:
                 self.connector(**options)
             self.assertIn("expected", str(caught.exception))
+        self.assertRaises(TypeError, self.connector, max_weight=1)
         self.group.name = "a/b"
         self.assertRaises(ConfigError, self.connector)
 

@@ -319,6 +319,19 @@ class AwayTests(GroupCase):
         self.assertEqual(len(b.connector.owned), 4)
         a.store.resume()
 
+    def test_expired_while_leaving(self) -> None:
+        """A session that ends while a record is waited for takes everything with it: nothing is committed then."""
+        self.put(b"1", b"2", b"3")
+        a = self.group.reader("a", seconds=0.5, auto_commit_interval=60.0, finish_timeout=10.0).read({"t": 1})
+        self.group.settle(0.7)
+        self.assertEqual(a.values, [b"1"])
+        done = a.connector.shutdown()
+        a.store.expire()
+        self.group.settle(1)
+        self.successResultOf(done)
+        self.assertIsNone(self.group.committed("t", 0))
+        self.assertEqual((self.group.names("/consumers/g/ids"), self.group.names("/consumers/g/owners/t")), ([], []))
+
     def test_leaving_while_away_with_a_store_that_stays(self) -> None:
         """Should the session go on without us, our nodes are removed as soon as that can be said."""
         a = self.group.reader("a").read({"t": 1})
