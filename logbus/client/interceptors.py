@@ -17,37 +17,28 @@ interceptor belongs to who made it, and may serve several clients; they do not c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 from twisted.logger import Logger
 
+from logbus.client.producer_records import ProducerRecord, RecordMetadata
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
-from logbus.records.batch import Headers
 
 if TYPE_CHECKING:
     # Types alone: clients import their hooks, and not the other way round.
     from logbus.client.fetched import ConsumerRecord
     from logbus.client.groups import CommittedOffset
-    from logbus.client.producer import RecordMetadata
 
-
-class ProducerRecord(NamedTuple):
-    """
-    A record on its way out.
-
-    :ivar value: as the application gave it, before any serializer; so is ``key``.
-    :ivar partition: None: by the key, or any.
-    :ivar timestamp: milliseconds since 1970.
-    """
-
-    topic: str
-    value: Any
-    key: Any = None
-    partition: int | None = None
-    timestamp: int = -1
-    headers: Headers = ()
+__all__ = [
+    "ConsumerInterceptor",
+    "ConsumerInterceptors",
+    "ProducerInterceptor",
+    "ProducerInterceptors",
+    "ProducerRecord",
+    "RecordDropped",
+]
 
 
 class RecordDropped(LogbusError):

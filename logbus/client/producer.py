@@ -13,12 +13,12 @@ the default, each does so once, however often it had to be sent.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.internet.error import TimeoutError as TookTooLong
+from twisted.internet.defer import TimeoutError as TookTooLong
 from twisted.logger import Logger
 
 from logbus.client.accumulator import Accumulator, Batch, Delivered, Outcome
@@ -26,11 +26,14 @@ from logbus.client.admission import PER_SEND, Admission
 from logbus.client.awaiting import all_done
 from logbus.client.cluster import Cluster, Topic
 from logbus.client.identity import Identity
+from logbus.client.interceptors import ProducerInterceptor, ProducerInterceptors
 from logbus.client.metrics import ProducerMetrics
+from logbus.client.outgoing import Outgoing
 from logbus.client.partitioner import Partitioner
 from logbus.client.producer_records import BufferFull, DeliveryFailed, ProducerRecord, RecordMetadata
 from logbus.client.routing import Router
 from logbus.client.sender import Sender, SenderOptions
+from logbus.client.serializers import Serializer
 from logbus.client.transaction import Transaction
 from logbus.client.transactional import TransactionManager
 from logbus.errors import LogbusError
@@ -61,6 +64,10 @@ class Producer:
         None: if acks is −1 and the brokers can.
     :param transactional_id: the name under which :meth:`transaction` works; it belongs to one producer at a time.
     :param transaction_timeout: seconds after which a transaction that is not ended is aborted.
+    :param key_serializer: called with the topic and a key; what it returns is the record's key. One that raises is the
+        record's outcome. Default: keys are bytes.
+    :param value_serializer: the same for values.
+    :param interceptors: see :class:`~logbus.client.interceptors.ProducerInterceptor`.
     :param on_send: called with each :class:`ProducerRecord`; what it returns is sent. A :class:`LogbusError` that it
         raises is the record's outcome; another exception is logged, and the record sent as it was.
     :param on_acknowledgement: called with the :class:`RecordMetadata` and the error, or None, of each record whose
@@ -92,6 +99,9 @@ class Producer:
         enable_idempotence: bool | None = None,
         transactional_id: str | None = None,
         transaction_timeout: float = 60.0,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        interceptors: Sequence[ProducerInterceptor] = (),
         on_send: Callable[[ProducerRecord], ProducerRecord] | None = None,
         on_acknowledgement: Callable[[RecordMetadata, Exception | None], object] | None = None,
     ) -> None:
@@ -105,6 +115,15 @@ class Producer:
         self._clock = cluster.reactor
         self._wall_clock = wall_clock
         self._batch_bytes = batch_bytes
+        hooks = ProducerInterceptors(tuple(interceptors))
+        outgoing = Outgoing(hooks, key_serializer, value_serializer)
+        if outgoing:
+            if on_send is not None or (hooks and on_acknowledgement is not None):
+                raise ValueError("interceptors and serializers go without on_send and on_acknowledgement")
+            on_send = outgoing.on_send
+        if hooks:
+            on_acknowledgement = hooks.on_acknowledgement
+        self._hooks = hooks
         self._on_send = on_send
         self._on_acknowledgement = on_acknowledgement
         self.metrics = ProducerMetrics()
@@ -138,8 +157,8 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
+        value: Any,
+        key: Any = None,
         *,
         partition: int | None = None,
         timestamp: int | None = None,
@@ -152,12 +171,15 @@ class Producer:
         never has more in memory than the buffer. Cancelling the Deferred takes the record back while it is in no batch
         yet; later it only means that nobody hears of the outcome.
 
+        :param value: bytes, or what the serializer takes, as is ``key``. None deletes the key of a compacted topic.
         :param partition: default: as the partitioner says.
         :param timestamp: milliseconds since 1970; default: now.
         :returns: fires when it is written as ``acks`` demands.
         :raises ApiError: (in the Deferred, as all of these) the topic or partition is not there, or the broker refuses
             the record.
         :raises DeliveryFailed: it could not be written in time; or the producer is closed.
+        :raises SerializationError: a serializer cannot make bytes of the key or value.
+        :raises RecordDropped: an interceptor dropped the record.
         :raises BufferFull: too many records wait for room already.
         :raises TransactionError: the producer is transactional and no transaction is open, or the open one failed.
         """
@@ -189,6 +211,8 @@ class Producer:
             self._admission.take(record, sent)
         except Exception as e:
             self._refused(record, sent, e)
+        else:
+            self._hooks.on_queued(record)
         return sent
 
     def put(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from logbus.errors import LogbusError
 from logbus.records.batch import Headers
@@ -39,13 +39,14 @@ class ProducerRecord(NamedTuple):
     """
     A record on its way out, as a producer gives it to ``on_send``.
 
+    :ivar value: as the application gave it; once serializers have seen it, bytes or None. So is ``key``.
     :ivar partition: None: by the key, or any.
     :ivar timestamp: milliseconds since 1970.
     """
 
     topic: str
-    value: bytes | None
-    key: bytes | None
-    partition: int | None
-    timestamp: int
-    headers: Headers
+    value: Any
+    key: Any = None
+    partition: int | None = None
+    timestamp: int = -1
+    headers: Headers = ()

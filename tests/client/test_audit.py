@@ -105,11 +105,11 @@ class AuditTests(SynchronousTestCase):
         """
         audit = self.audit()
         audit.on_consume([record("t", 1000)])
-        self.pass_time(61)
+        self.pass_time(70)
         self.assertEqual(len(self.events()), 1)
         self.check_no_timer_is_left()
         audit.on_consume([record("t", 1000)])
-        self.pass_time(61)
+        self.pass_time(70)
         self.assertEqual([each.counts for each in self.events()], [{"t": 1}, {"t": 1}])
         self.close(audit)
 
