@@ -30,6 +30,8 @@ from logbus.metastore.imetastore import SessionState
 from logbus.metastore.zookeeper import ZooKeeperStore
 from logbus.model import TopicPartition
 from logbus.testing.broker import Broker
+from logbus.testing.cluster import CHROOT
+from logbus.testing.cluster import Cluster as KafkaCluster
 from logbus.testing.zookeeper import ZooKeeper
 from tests.zookeeper.pumped import PumpedTestCase
 
@@ -38,11 +40,16 @@ ROOT = Path(__file__).parent.parent.parent
 
 class ConnectorTests(PumpedTestCase):
     def begin(self, connect: str, partitions: int = 6) -> None:
-        """A broker with a topic ``t``, and what writes to it."""
+        """A broker, with what :meth:`begin_with` makes."""
         self.connect = connect
         self.broker = Broker({"zookeeper.connect": connect, "zookeeper.session.timeout.ms": "20000"})
         self.addCleanup(self.broker.close)
         self.broker.start()
+        self.bootstrap = self.broker.bootstrap
+        self.begin_with(partitions)
+
+    def begin_with(self, partitions: int = 6) -> None:
+        """A topic ``t``, and what writes to it."""
         self.cluster = self.a_cluster()
         self.admin = AdminClient(self.cluster)
         self.producer = Producer(self.cluster, wall_clock=time.time, random=random.Random(1))
@@ -54,7 +61,7 @@ class ConnectorTests(PumpedTestCase):
         # The reactor is iterated, not run: it has no threads to look up names with.
         cluster = Cluster(
             self.reactor,
-            self.broker.bootstrap,
+            self.bootstrap,
             endpoint=lambda host, port: TCP4ClientEndpoint(self.reactor, host, port),
         )
         self.addCleanup(lambda: self.successResultOf(cluster.close()))
@@ -117,7 +124,7 @@ class ConnectorTests(PumpedTestCase):
         first, second = self.member(self.store()), self.member(self.store())
         self.wait_until(lambda: self.owned(first, second) == self.every)
         with tempfile.NamedTemporaryFile("r") as output, open(output.name, "w") as written:
-            arguments = [self.connect, self.broker.bootstrap, "g", "t"]
+            arguments = [self.connect, self.bootstrap, "g", "t"]
             third = subprocess.Popen(
                 [sys.executable, "-m", "tests.zookeeper.connector_member", *arguments], cwd=ROOT, stdout=written
             )
@@ -235,3 +242,20 @@ class ConnectorTests(PumpedTestCase):
         self.successResultOf(member.commit_offsets())
         self.assertEqual(self.successResultOf(store.get("/consumers/g/offsets/t/0"))[0], b"2")
         self.assertEqual(store.generation, 1)
+
+    def test_a_broker_of_three_is_killed(self) -> None:
+        """A stream goes on when the leader of its partitions is lost, without a rebalance taking anything away."""
+        three = KafkaCluster(3, {"default.replication.factor": "3", "min.insync.replicas": "2"})
+        self.addCleanup(three.close)
+        three.start()
+        self.connect = three.zookeeper.connect + CHROOT
+        self.bootstrap = three.bootstrap
+        self.begin_with()
+        members = [self.member(self.store()) for _ in range(2)]
+        self.put(b"1")
+        self.wait_for(b"1")
+        three.leader("t", 0).kill()
+        self.put(b"2")
+        self.wait_for(b"2")
+        self.assertEqual(self.owned(*members), self.every)
+        self.assertEqual([len(each.owned) for each in members], [3, 3])
