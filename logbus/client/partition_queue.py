@@ -297,7 +297,8 @@ class PartitionQueue:
                 numbers = batch.numbers
                 half.numbers = Numbers(numbers.producer, (numbers.sequence + first) & 0x7FFFFFFF)
             parts.append(half)
-        batch.waiters, batch.sends = sum(each is not None for each in batch.sends), []
+        batch.waiters = sum(each is not None for each in batch.sends)
+        batch.sends, batch.stamps = [], []
 
         def done(_: Outcome) -> None:
             outcomes = [each.outcome for each in parts]

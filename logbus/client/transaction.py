@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from attrs import frozen
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from logbus.client.groups import CommittedOffset
+from logbus.client.groups import CommittedOffset, GroupMetadata
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
 
@@ -42,22 +41,6 @@ class ProducerUnusable(TransactionError):
 
 class Fenced(ProducerUnusable):
     """Another producer has the transactional id now, or the coordinator took this one for dead; close it."""
-
-
-@frozen
-class GroupMetadata:
-    """
-    As whom a consumer commits its offsets (KIP-447).
-
-    :ivar generation: of a group; −1: it is in none.
-    :ivar member_id: empty: it is in none.
-    :ivar group_instance_id: of a static member.
-    """
-
-    group_id: str
-    generation: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
 
 
 class Transaction:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from logbus.client.groups import CommittedOffset
+from logbus.client.groups import CommittedOffset, GroupMetadata
 from logbus.client.idempotence import ProducerId
-from logbus.client.transaction import GroupMetadata
 from logbus.errors import ErrorCode
 from logbus.model import TopicPartition
 from logbus.wire.messages.transactions import (

@@ -19,13 +19,12 @@ from logbus.client.asking import Asking
 from logbus.client.awaiting import watch
 from logbus.client.cluster import Cluster
 from logbus.client.coordinators import GROUPS, TRANSACTIONS
-from logbus.client.groups import CommittedOffset
+from logbus.client.groups import CommittedOffset, GroupMetadata
 from logbus.client.idempotence import ProducerId
 from logbus.client.identity import Identity
 from logbus.client.retry import is_retriable
 from logbus.client.transaction import (
     Fenced,
-    GroupMetadata,
     OutcomeUnknown,
     ProducerUnusable,
     TransactionAborted,

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.client.cluster import Cluster
-from logbus.client.producer import DeliveryFailed, Producer, RecordMetadata
+from logbus.client.producer import BufferFull, DeliveryFailed, Producer, ProducerRecord, RecordMetadata
 from logbus.client.retry import Unreachable
-from logbus.errors import ApiError, ErrorCode
+from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.records.batch import iter_records
 from logbus.records.compression import Codec
+from logbus.wire.messages.records import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from tests.client.memory import MemoryCluster
 
 
@@ -209,3 +218,293 @@ class ProducerTests(SynchronousTestCase):
         self.lingered()
         self.lingered()
         self.assertTrue(all(log.end for log in self.brokers.topics["t"].values()))
+
+    def test_a_batch_that_is_too_large(self) -> None:
+        """
+        It goes in parts, down to single records; only a record that is too large alone is refused.
+        """
+        self.brokers.add("t")
+
+        def produce(node: int, request: Any) -> Any:
+            records = request.topic_data[0].partition_data[0].records
+            if len(records) <= 400:
+                return None
+            self.brokers.produce_errors.insert(0, ErrorCode.MESSAGE_TOO_LARGE)
+            return None
+
+        self.brokers.answers[0] = produce
+        producer = self.producer()
+        sent = [producer.send("t", bytes([i]) * (500 if i == 5 else 100)) for i in range(9)]
+        for _ in range(10):
+            self.lingered()
+        self.assertEqual(producer.metrics.splits, 4)
+        self.assertIs(self.failureResultOf(sent.pop(5), ApiError).value.code, ErrorCode.MESSAGE_TOO_LARGE)
+        self.assertEqual([self.successResultOf(each).offset for each in sent], list(range(8)))
+        self.assertEqual([(each or b"")[0] for each in self.values()], [0, 1, 2, 3, 4, 6, 7, 8])
+        self.assertEqual(producer.buffered, 0)
+
+    def test_the_old_leader_names_the_new_one(self) -> None:
+        """
+        Then the batch goes there at once, and nobody is asked for metadata (KIP-951).
+        """
+        self.brokers.nodes = {1, 2}
+        (log,) = self.brokers.add("t", 1).values()
+        producer = self.producer()
+        self.brokers.settle()
+        self.assertNoResult(producer.send("t", b"a"))
+        self.lingered()
+        log.leader = 2
+
+        def produce(node: int, request: Any) -> Any:
+            if node == 2:
+                return None
+            moved = PartitionProduceResponse(
+                index=0,
+                error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                current_leader=LeaderIdAndEpoch(leader_id=2, leader_epoch=1),
+            )
+            (topic,) = request.topic_data
+            responses = [TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[moved])]
+            return ProduceResponse(responses=responses, node_endpoints=[NodeEndpoint(node_id=2, host="b2", port=9092)])
+
+        self.brokers.answers[0] = produce
+        asked = len(self.brokers.requests("Metadata"))
+        sent = producer.send("t", b"b")
+        self.lingered()
+        self.assertEqual(self.successResultOf(sent).offset, 1)
+        self.assertEqual(len(self.brokers.requests("Metadata")), asked)
+
+    def test_waiting_for_room(self) -> None:
+        """
+        With a full buffer records wait outside, in order, and then for nothing; who waits for nothing is refused.
+        """
+        self.brokers.add("t")
+        producer = self.producer(batch_bytes=700, buffer_bytes=3000)
+        sent = [producer.send("t", b"%d" % i * 100) for i in range(9)]
+        self.assertGreater(producer.metrics.waits, 0)
+        refused = producer.send("t", b"x")
+        self.assertGreater(producer.metrics.waits, 0)
+        while not refused.called:
+            sent.append(refused)
+            refused = producer.send("t", b"x")
+        self.failureResultOf(refused, BufferFull)
+        self.assertLess(len(sent), 30)
+        for _ in range(20):
+            self.lingered()
+        self.assertEqual([self.successResultOf(each).offset for each in sent], list(range(len(sent))))
+        self.assertEqual(producer.buffered, 0)
+
+    def test_putting_without_waiting_for_room(self) -> None:
+        """
+        It is refused when there is twice as much as there should be.
+        """
+        self.brokers.add("t")
+        producer = self.producer(buffer_bytes=1000)
+        topic = self.cluster.topic("t")
+        self.brokers.settle()
+        known = self.successResultOf(topic)
+        with self.assertRaises(BufferFull):
+            for _ in range(30):
+                producer.put(known, b"x" * 100, timestamp=5)
+        self.assertLess(producer.buffered, 2200)
+
+    def test_cancelled_at_every_step(self) -> None:
+        """
+        A record whose Deferred is cancelled is taken back or written, and the others are written once, in order.
+        """
+        self.brokers.add("t")
+        for options in ({}, {"buffer_bytes": 2000}, {"linger": 0}):
+            for step in range(12):
+                producer = self.producer(batch_bytes=300, **options)
+                before = len(self.values())
+                sent = [producer.send("t", b"%d" % i * 100) for i in range(8)]
+                for each in range(step):
+                    self.brokers.clock.advance(0.0 if each % 2 else 0.006)
+                cancelled = [each for i, each in enumerate(sent) if i % 3 == 1 and not each.called]
+                for each in cancelled:
+                    each.cancel()
+                    self.failureResultOf(each, CancelledError)
+                for _ in range(10):
+                    self.lingered()
+                kept = [each for each in sent if each not in cancelled]
+                self.assertTrue(all(self.successResultOf(each).offset >= 0 for each in kept))
+                written = [int((value or b"")[:1]) for value in self.values()[before:]]
+                self.assertEqual(written, sorted(set(written)), (options, step))
+                self.assertLessEqual({0, 2, 3, 5, 6}, set(written))
+                self.assertEqual(producer.buffered, 0, (options, step))
+                producer.abort()
+        self.assertEqual([call for call in self.brokers.clock.getDelayedCalls() if call.getTime() > 1e9], [])
+
+    def test_cancelling_who_waits(self) -> None:
+        """
+        For room, and for a flush: the others go on.
+        """
+        self.brokers.add("t")
+        producer = self.producer(batch_bytes=100, buffer_bytes=100)
+        sent = producer.send("t", b"x")
+        self.brokers.settle()
+        rooms, flushes = [producer.room() for _ in range(3)], [producer.flush() for _ in range(2)]
+        for each in (rooms[1], flushes[0]):
+            assert each is not None
+            each.cancel()
+            self.failureResultOf(each, CancelledError)
+        self.lingered()
+        for each in (rooms[0], rooms[2], flushes[1]):
+            assert each is not None
+            self.successResultOf(each)
+        self.successResultOf(sent)
+
+    def test_who_sends_much_lets_others_have_a_turn(self) -> None:
+        """
+        Now and then room is there only in the next turn, also before the buffer is full.
+        """
+        self.brokers.add("t")
+        producer = self.producer()
+        producer.send("t", b"x")
+        self.lingered()
+        turns = 0
+        for _ in range(3000):
+            producer.send("t", b"x" * 200)
+            room = producer.room()
+            if room is not None:
+                self.assertNoResult(room)
+                turns += 1
+                self.brokers.clock.advance(0)
+                self.successResultOf(room)
+        self.assertTrue(2 < turns < 30, turns)
+
+    def test_hooks(self) -> None:
+        """
+        They see each record and its outcome, and what they raise breaks nothing.
+        """
+        self.brokers.add("t")
+        seen: list[tuple[RecordMetadata, Exception | None]] = []
+
+        def on_send(record: ProducerRecord) -> ProducerRecord:
+            if record.value == b"drop":
+                raise LogbusError("dropped")
+            if record.value == b"break":
+                raise ZeroDivisionError
+            return record._replace(value=(record.value or b"") + b"!")
+
+        def on_acknowledgement(metadata: RecordMetadata, error: Exception | None) -> None:
+            seen.append((metadata, error))
+            raise ZeroDivisionError
+
+        producer = self.producer(on_send=on_send, on_acknowledgement=on_acknowledgement)
+        sent = [producer.send("t", value) for value in (b"a", b"drop", b"break")]
+        missing = producer.send("t", b"b", partition=3)
+        self.lingered()
+        self.failureResultOf(sent.pop(1), LogbusError)
+        self.failureResultOf(missing, ApiError)
+        self.assertEqual(self.values(), [b"a!", b"break"])
+        self.assertEqual([self.successResultOf(each).offset for each in sent], [0, 1])
+        self.assertEqual(
+            sorted((each.partition, each.offset) for each, _ in seen), [(-1, -1), (-1, -1), (0, 0), (0, 1)]
+        )
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 5)
+
+    def test_a_partitioner_of_ones_own(self) -> None:
+        """
+        It is given what it needs; its errors, and partitions that are not there, reach who sends.
+        """
+        self.brokers.add("t", 1, 1)
+
+        def last(topic: str, key: bytes | None, value: bytes | None, partitions: Sequence[int]) -> int:
+            return {b"a": partitions[-1], b"b": 7}[value or b""]
+
+        producer = self.producer(partitioner=last)
+        sent = [producer.send("t", value, b"key") for value in (b"a", b"b", b"c")]
+        self.lingered()
+        self.assertEqual(self.successResultOf(sent[0]).partition, 1)
+        self.assertIn("no partition 7", str(self.failureResultOf(sent[1], ApiError).value))
+        self.failureResultOf(sent[2], KeyError)
+        later = producer.send("t", b"c")
+        self.failureResultOf(later, KeyError)
+
+    def test_closing_in_time(self) -> None:
+        """
+        What is not sent when the time is up fails; nothing of it is left behind.
+        """
+        self.brokers.add("t")
+        self.brokers.produce_errors[:] = [ErrorCode.NOT_ENOUGH_REPLICAS] * 100
+        producer = self.producer()
+        sent = producer.send("t", b"x")
+        self.lingered()
+        closed = producer.close(2.0)
+        for _ in range(19):
+            self.brokers.settle(0.1)
+        self.assertNoResult(closed)
+        self.brokers.settle(0.2)
+        self.successResultOf(closed)
+        self.failureResultOf(sent, DeliveryFailed)
+        self.assertEqual(producer.buffered, 0)
+
+    def test_stopping_at_every_step(self) -> None:
+        """
+        Every Deferred fires, once, and no call is left behind.
+        """
+        self.brokers.add("t")
+        for step in range(12):
+            producer = self.producer(batch_bytes=300, buffer_bytes=4000)
+            waiting = [producer.send("t", b"x" * 100) for i in range(8)] + [producer.send("none", b"x")]
+            waiting += [producer.flush(), producer.room() or producer.flush()]
+            for _ in range(step):
+                self.brokers.clock.advance(0.006)
+            producer.abort()
+            self.brokers.settle()
+            for each in waiting:
+                self.assertTrue(each.called, step)
+                each.addErrback(lambda failure: failure.trap(DeliveryFailed, ApiError))
+                self.successResultOf(each)
+            self.assertEqual(producer.buffered, 0, step)
+            self.failureResultOf(producer.send("t", b"x"), DeliveryFailed)
+        self.brokers.settle(60)
+        self.assertEqual(self.brokers.clock.getDelayedCalls(), [])
+
+    def test_what_nobody_answers_to_is_bounded_too(self) -> None:
+        """
+        With acks=0 a broker that takes nothing is sent no more than five requests.
+        """
+        self.brokers.add("t")
+        producer = self.producer(acks=0, batch_bytes=100, linger=0)
+        self.successResultOf(self.settled(producer.send("t", b"x")))
+        self.brokers.answers[18] = lambda node, message: Deferred()
+        sent = [producer.send("t", b"x" * 100) for _ in range(20)]
+        for _ in range(20):
+            self.lingered()
+        self.assertEqual(len([each for each in sent if each.called]), 5)
+        producer.abort()
+        for each in sent[5:]:
+            self.failureResultOf(each, DeliveryFailed)
+
+    def settled(self, waiting: Deferred[Any]) -> Deferred[Any]:
+        self.lingered()
+        return waiting
+
+    def test_counting(self) -> None:
+        """
+        What was sent, how often, and how long it waited.
+        """
+        self.brokers.add("t")
+        self.brokers.produce_errors[:] = [ErrorCode.NOT_ENOUGH_REPLICAS]
+        producer = self.producer()
+        for _ in range(3):
+            producer.send("t", b"x")
+        for _ in range(5):
+            self.brokers.settle(0.1)
+        counted = producer.metrics
+        self.assertEqual((counted.records, counted.batches, counted.requests, counted.retries), (3, 1, 2, 1))
+        self.assertEqual((counted.errors, counted.failed_records), (0, 0))
+        self.assertEqual(counted.bytes, 2 * len(self.brokers.topics["t"][0].batches[0]))
+        self.assertGreaterEqual(counted.queue_us, 10_000)
+
+    def test_what_does_not_go_together(self) -> None:
+        """
+        Said at once.
+        """
+        for options in ({"acks": 2}, {"acks": 1, "enable_idempotence": True}, {"acks": 0, "transactional_id": "x"},
+                        {"transactional_id": "x", "enable_idempotence": False}):  # fmt: skip
+            with self.assertRaises(ValueError):
+                self.producer(**options)
+        self.producer(acks="all")
