@@ -13,6 +13,7 @@ A Twisted-native client of Kafka-compatible brokers.
                     fetch_session.py, source.py, readahead.py, fetched.py, which are pure
     simple.py       SimpleConsumer: one request each
     admin.py        AdminClient: topics, settings, offsets, the cluster
+    membership/     members of groups, by both protocols
     connector/      ConsumerConnector: a group that coordinates itself through ZooKeeper
     groups.py       its part for groups; described_groups.py, coordinators.py
     transactions.py its part for transactions
@@ -51,8 +52,9 @@ if TYPE_CHECKING:
     from logbus.client.consumer import Consumer
     from logbus.client.described_groups import GroupDescription, GroupMember
     from logbus.client.fetched import ConsumerRecord, Fetched
-    from logbus.client.groups import CommittedOffset, ListedGroup
+    from logbus.client.groups import CommittedOffset, GroupMetadata, ListedGroup
     from logbus.client.hands import RecordError
+    from logbus.client.membership import CommitFailed, GroupListener, GroupOptions, MembershipFailed
     from logbus.client.offsets import EARLIEST, LATEST
     from logbus.client.partitioner import RoundRobin, Uniform
     from logbus.client.producer import Producer
@@ -62,7 +64,6 @@ if TYPE_CHECKING:
     from logbus.client.source import AtTime
     from logbus.client.transaction import (
         Fenced,
-        GroupMetadata,
         OutcomeUnknown,
         ProducerUnusable,
         TransactionAborted,
@@ -77,6 +78,7 @@ __all__ = [
     "BlackList",
     "BufferFull",
     "Cluster",
+    "CommitFailed",
     "CommittedOffset",
     "Consumer",
     "ConsumerConnector",
@@ -87,11 +89,14 @@ __all__ = [
     "FetchOf",
     "Fetched",
     "GroupDescription",
+    "GroupListener",
     "GroupMember",
     "GroupMetadata",
+    "GroupOptions",
     "LATEST",
     "ListedGroup",
     "ListedTransaction",
+    "MembershipFailed",
     "MessageStream",
     "NewTopic",
     "OutcomeUnknown",
@@ -120,6 +125,7 @@ _MODULES = {
     "BlackList": "connector",
     "BufferFull": "producer_records",
     "Cluster": "cluster",
+    "CommitFailed": "membership",
     "CommittedOffset": "groups",
     "Consumer": "consumer",
     "ConsumerConnector": "connector",
@@ -130,11 +136,14 @@ _MODULES = {
     "FetchOf": "simple",
     "Fetched": "fetched",
     "GroupDescription": "described_groups",
+    "GroupListener": "membership",
     "GroupMember": "described_groups",
-    "GroupMetadata": "transaction",
+    "GroupMetadata": "groups",
+    "GroupOptions": "membership",
     "LATEST": "offsets",
     "ListedGroup": "groups",
     "ListedTransaction": "transactions",
+    "MembershipFailed": "membership",
     "MessageStream": "connector",
     "NewTopic": "admin",
     "OutcomeUnknown": "transaction",

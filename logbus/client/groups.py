@@ -54,6 +54,26 @@ class CommittedOffset:
     metadata: str = ""
 
 
+@frozen
+class GroupMetadata:
+    """
+    Who somebody is in a group, and since when: what commits carry, be they plain or in a transaction (KIP-447).
+
+    :ivar generation: in the consumer protocol the member epoch; −1: no member.
+    :ivar member_id: empty: no member.
+    """
+
+    group_id: str
+    generation: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+    @property
+    def is_member(self) -> bool:
+        """Whether this is somebody's place in the group, and not only the group's name."""
+        return self.generation >= 0
+
+
 class GroupAdmin:
     """What an :class:`~logbus.client.admin.AdminClient` does with groups."""
 

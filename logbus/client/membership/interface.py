@@ -14,33 +14,23 @@ from attrs import field, frozen
 from attrs.validators import ge, gt, in_, min_len
 from twisted.internet.defer import Deferred
 
-from logbus.client.groups import CommittedOffset
+from logbus.client.groups import CommittedOffset, GroupMetadata
 from logbus.client.membership.subscription import Subscription
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
 
+__all__ = [
+    "CommitFailed",
+    "GroupListener",
+    "GroupMetadata",
+    "GroupOptions",
+    "Membership",
+    "MembershipFailed",
+    "Told",
+]
+
 Told = Awaitable[Any] | None
 """What a listener returns: something to wait for, or None."""
-
-
-@frozen
-class GroupMetadata:
-    """
-    Who somebody is in a group, and since when: what commits carry, be they plain or in a transaction (KIP-447).
-
-    :ivar generation: in the consumer protocol the member epoch; −1: no member.
-    :ivar member_id: empty: no member.
-    """
-
-    group_id: str
-    generation: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
-
-    @property
-    def is_member(self) -> bool:
-        """Whether this is somebody's place in the group, and not only the group's name."""
-        return self.generation >= 0
 
 
 @frozen
