@@ -3,6 +3,7 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Base64;
+import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ConcurrentHashMap;
@@ -59,15 +60,18 @@ public final class Driver {
         return text.equals("-") ? null : Base64.getDecoder().decode(text);
     }
 
+    private static Command command(String name) {
+        for (Map<String, Command> each : List.of(Records.COMMANDS, Administration.COMMANDS, Transactions.COMMANDS)) {
+            if (each.containsKey(name)) {
+                return each.get(name);
+            }
+        }
+        throw new IllegalArgumentException("no command " + name);
+    }
+
     private static void serve(Call call, String name, String[] arguments) {
         try {
-            Command command = Records.COMMANDS.containsKey(name)
-                ? Records.COMMANDS.get(name)
-                : Administration.COMMANDS.get(name);
-            if (command == null) {
-                throw new IllegalArgumentException("no command " + name);
-            }
-            command.run(call, arguments);
+            command(name).run(call, arguments);
             call.say("done");
         } catch (Throwable failure) {
             Throwable cause = failure instanceof java.util.concurrent.ExecutionException ? failure.getCause() : failure;

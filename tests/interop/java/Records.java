@@ -38,7 +38,7 @@ final class Records {
         return new KafkaProducer<>(Driver.settings(settings), new ByteArraySerializer(), new ByteArraySerializer());
     }
 
-    private static KafkaConsumer<byte[], byte[]> consumer(String settings) {
+    static KafkaConsumer<byte[], byte[]> consumer(String settings) {
         Properties told = Driver.settings(settings);
         return new KafkaConsumer<>(told, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
@@ -63,7 +63,7 @@ final class Records {
         }
     }
 
-    private static void tell(Driver.Call call, ConsumerRecord<byte[], byte[]> record) {
+    static void tell(Driver.Call call, ConsumerRecord<byte[], byte[]> record) {
         List<String> headers = new ArrayList<>();
         for (Header header : record.headers()) {
             headers.add(header.key() + ":" + Driver.text(header.value()));
