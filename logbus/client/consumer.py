@@ -99,7 +99,7 @@ class Consumer(OffsetLookups):
         if group_id is not None:
             options = {"client_rack": client_rack, "require_stable": self._committed_only, **options}
             self._options = GroupOptions(group_id, **options)
-            group = GroupOffsets(cluster, group_id)
+            group = GroupOffsets(cluster, group_id, self._options.request_timeout)
         elif options:
             raise TypeError(f"without a group_id there is no use for {', '.join(sorted(options))}")
         self._fetcher = Fetcher(
@@ -122,6 +122,7 @@ class Consumer(OffsetLookups):
         self._follower = Follower(
             cluster, self._fetcher, self._committer, auto_offset_reset, self._auto, self._handout.let_go
         )
+        self._follower.require_stable = self._options is not None and self._options.require_stable
         self._handout.watcher = self._follower
 
     # What is read.

@@ -32,6 +32,7 @@ class Follower(GroupListener):
     :param let_go: hands out nothing more of what was taken of partitions.
 
     :ivar listener: the application's.
+    :ivar require_stable: committed offsets are those that transactions leave behind, not those before (KIP-447).
     :ivar failure: why the consumer reads nothing any more; who asks for records is told.
     """
 
@@ -47,6 +48,7 @@ class Follower(GroupListener):
         let_go: Callable[[Iterable[TopicPartition]], None],
     ) -> None:
         self.listener = GroupListener()
+        self.require_stable = False
         self.failure: LogbusError | None = None
         self._cluster = cluster
         self._fetcher = fetcher
@@ -126,7 +128,7 @@ class Follower(GroupListener):
             raise LogbusError("nothing is committed without a group; give the consumer a group_id")
         if membership is not None:
             return await membership.committed(partitions)
-        return await group.fetch(partitions)
+        return await group.fetch(partitions, require_stable=self.require_stable)
 
     def polled(self) -> None:
         """The application asks for records."""

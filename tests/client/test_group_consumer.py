@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable
+from random import Random
 from typing import Any, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
 
-from logbus.client import CommittedOffset, Consumer
+from logbus.client import CommittedOffset, Consumer, Producer
 from logbus.client.admin import AdminClient
 from logbus.client.interceptors import ConsumerInterceptor
 from logbus.client.membership import GroupListener
@@ -184,6 +185,30 @@ class GroupConsumerTests(MembershipCase):
         self.assertEqual(self.read(consumer, 1), [(0, 1)])
         self.finished(consumer.close())
         self.assertEqual(self.committed()[0], 2)
+
+    def test_committed_offsets_of_open_transactions_are_waited_for(self) -> None:
+        """
+        Who reads committed records begins where a transaction leaves the group, and not where it was before, also
+        without being a member.
+        """
+        producer = Producer(self.a_client(), wall_clock=lambda: 1.5, random=Random(1), transactional_id="tx")
+        for ends, begin in (([], 0), ([1], 1), ([2], 2)):
+            consumer = self.consumer(isolation_level="read_committed", enable_auto_commit=False)
+            for end in ends:
+                transaction = producer.transaction()
+                self.finished(transaction.__aenter__())
+                self.finished(transaction.send_offsets({P0: end}, "g"))
+                waiting = consumer.committed([P0])
+                consumer.assign([P0])
+                self.cluster.settle(1)
+                self.assertNoResult(waiting)
+                self.assertEqual(self.finished(consumer.poll(0)), {})
+                self.finished(transaction.__aexit__(None, None, None))
+                self.assertEqual(self.finished(waiting), {P0: CommittedOffset(end)})
+            if begin < 2:
+                consumer.assign([P0])
+                self.assertEqual(self.read(consumer, 1), [(0, begin)])
+        self.finished(producer.close())
 
     def test_no_offset_and_no_reset(self) -> None:
         """
