@@ -395,7 +395,7 @@ class Log:
                     producers.appended(header, end)
             end += header.last_offset_delta + 1
         if in_row and headers[0].producer_id >= 0:
-            producers.appended_in_row(headers, base_offset)
+            producers.appended_in_row(headers, end)
         self.log_end_offset = producers.end_offset = end
         if not self.is_touched:
             self.is_touched = True

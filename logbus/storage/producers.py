@@ -32,6 +32,7 @@ MAX_SEQUENCE = 2**31 - 1
 _SEQUENCES = 2**31
 _NO_EPOCH = -1
 _NO_OFFSET = -1
+_new_tuple = tuple.__new__
 _MARKERS_BUMP = 2
 """Since this ``transaction.version`` a marker carries the producer's next epoch."""
 
@@ -254,30 +255,28 @@ class Producers:
             self.transactions.began(producer_id, base_offset)
         return None
 
-    def appended_in_row(self, headers: Sequence[BatchHeader], base_offset: int) -> None:
+    def appended_in_row(self, headers: Sequence[BatchHeader], end_offset: int) -> None:
         """
         Take note of batches of one producer, outside of transactions, each of which continues the one before it.
 
-        :param base_offset: the offset that the first one has.
+        :param end_offset: the offset behind the last record of the last one.
         """
-        first = headers[0]
-        entry = self._entries.get(first.producer_id)
+        last = headers[-1]
+        entry = self._entries.get(last.producer_id)
         if entry is None:
-            entry = self._entries[first.producer_id] = ProducerEntry(first.producer_id, first.producer_epoch)
-        elif first.producer_epoch != entry.epoch:
-            entry.epoch = first.producer_epoch
+            entry = self._entries[last.producer_id] = ProducerEntry(last.producer_id, last.producer_epoch)
+        elif last.producer_epoch != entry.epoch:
+            entry.epoch = last.producer_epoch
             entry.batches = []
-        batches = entry.batches
-        for header in headers[:-KEPT_BATCHES]:
-            base_offset += header.last_offset_delta + 1
-        for header in headers[-KEPT_BATCHES:]:
-            end = base_offset + header.last_offset_delta
-            batches.append(
-                WrittenBatch(header.base_sequence, header.last_sequence, base_offset, end, header.max_timestamp)
-            )
-            base_offset = end + 1
-        del batches[:-KEPT_BATCHES]
-        entry.last_timestamp = headers[-1].max_timestamp
+        batches = []
+        for header in reversed(headers[-KEPT_BATCHES:]):
+            first, delta = header.base_sequence, header.last_offset_delta
+            end_offset -= delta + 1
+            sequence, offset = (first + delta) & MAX_SEQUENCE, end_offset + delta
+            batches.append(_new_tuple(WrittenBatch, (first, sequence, end_offset, offset, header.max_timestamp)))
+        missing = KEPT_BATCHES - len(batches)
+        entry.batches = (entry.batches[-missing:] if missing else []) + batches[::-1]
+        entry.last_timestamp = last.max_timestamp
 
     def _ended(self, entry: ProducerEntry, marker: Marker, offset: int) -> AbortedTransaction | None:
         entry.coordinator_epoch = marker.coordinator_epoch

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logbus.records.batch import PREFIX_SIZE, BatchHeader, patched_prefix
 from logbus.records.checksum import Buffer
+from logbus.records.header import TRANSACTIONAL_BIT
 from logbus.storage.index import MAX_RELATIVE_OFFSET
 from logbus.storage.producers import MAX_SEQUENCE
 from logbus.storage.recompression import PRODUCER
@@ -72,12 +73,14 @@ def append_together(
                 return None
             if not headers:
                 producer_id, epoch, sequence = header.producer_id, header.producer_epoch, header.base_sequence
-                if producer_id >= 0 and (header.transactional or log.producers.check(header) is not None):
+                if producer_id >= 0 and log.producers.check(header) is not None:
                     return None
             if header.producer_id != producer_id:
                 return None
             if producer_id >= 0:
-                if header.base_sequence != sequence or header.producer_epoch != epoch or header.transactional:
+                # The bit itself: to ask the header for each batch takes as long as all the rest here.
+                transactional = header.attributes & TRANSACTIONAL_BIT
+                if header.base_sequence != sequence or header.producer_epoch != epoch or transactional:
                     return None
                 sequence = (sequence + header.record_count) & MAX_SEQUENCE
             if timestamp > latest:
