@@ -92,7 +92,8 @@ class Admission:
         topic = self._cluster.known(name)
         if topic is None:
             return self._topics.get(name)
-        self._topics[name] = topic
+        if self._topics.get(name) is not topic:
+            self._topics[name] = topic
         return topic
 
     def take(self, record: ProducerRecord, sent: Deferred[Any]) -> None:
