@@ -16,10 +16,12 @@ A producer counts what was acknowledged, a consumer what was handed to the appli
 from __future__ import annotations
 
 import socket
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 
 from attrs import define, field
 from twisted.internet.defer import Deferred, maybeDeferred
@@ -28,11 +30,10 @@ from twisted.logger import Logger
 
 from logbus.client.audit_events import AUDIT_TOPIC, CONSUMER, PRODUCER, MonitoringEvent, encode_event
 from logbus.client.cluster import Cluster
+from logbus.client.fetched import ConsumerRecord
 from logbus.client.interceptors import ConsumerInterceptor, ProducerInterceptor
-
-if TYPE_CHECKING:
-    from logbus.client.fetched import ConsumerRecord
-    from logbus.client.producer import Producer, RecordMetadata
+from logbus.client.producer import Producer
+from logbus.client.producer_records import RecordMetadata
 
 __all__ = ["AUDIT_TOPIC", "CONSUMER", "PRODUCER", "AuditInterceptor", "WindowCounts"]
 
@@ -274,9 +275,4 @@ class AuditInterceptor(ProducerInterceptor, ConsumerInterceptor):
 
 
 def _producer(cluster: Cluster) -> Producer:
-    import time
-    from random import Random
-
-    from logbus.client.producer import Producer
-
     return Producer(cluster, wall_clock=time.time, random=Random(), create_topics=True)

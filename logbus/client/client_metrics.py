@@ -14,18 +14,16 @@ The clients only count, in plain integers; they are asked when somebody wants to
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from attrs import asdict, define, field
 
+from logbus.client.fetched import ConsumerRecord
+from logbus.client.groups import CommittedOffset
 from logbus.client.interceptors import ConsumerInterceptor
 from logbus.exposition import render
 from logbus.metrics import Family, Registry, Sample
 from logbus.model import TopicPartition
-
-if TYPE_CHECKING:
-    from logbus.client.fetched import ConsumerRecord
-    from logbus.client.groups import CommittedOffset
 
 _PRODUCER = {
     "records": "Records that were put into batches.",

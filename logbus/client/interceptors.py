@@ -17,19 +17,16 @@ interceptor belongs to who made it, and may serve several clients; they do not c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import frozen
 from twisted.logger import Logger
 
+from logbus.client.fetched import ConsumerRecord
+from logbus.client.groups import CommittedOffset
 from logbus.client.producer_records import ProducerRecord, RecordMetadata
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
-
-if TYPE_CHECKING:
-    # Types alone: clients import their hooks, and not the other way round.
-    from logbus.client.fetched import ConsumerRecord
-    from logbus.client.groups import CommittedOffset
 
 __all__ = [
     "ConsumerInterceptor",
