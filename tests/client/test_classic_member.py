@@ -10,9 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.client.membership.actions import Failed, Left, Tell, Told
-from logbus.client.membership.classic import (
+from logbus.client.membership.classic import ClassicMember
+from logbus.client.membership.classic_steps import (
     NOBODY,
-    ClassicMember,
     Consequence,
     Join,
     Leave,

@@ -199,6 +199,13 @@ class EitherProtocol:
             else:
                 assert self.cluster.now(asked) == {P1: CommittedOffset(turns)}
 
+    def test_a_commit_while_nobody_answers(self: Any) -> None:
+        """It is given up in time, though the member goes on trying to join."""
+        self.lose(0)
+        a = self.member("t")
+        assert self.failure_of(a.commit({P0: CommittedOffset(1)})).code is ErrorCode.REBALANCE_IN_PROGRESS
+        assert a.state == "joining"
+
     def test_closing_may_be_given_up(self: Any) -> None:
         """It goes on all the same."""
         a = self.member("t")

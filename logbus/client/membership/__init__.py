@@ -5,13 +5,16 @@ Members of consumer groups.
 
     interface.py          what a consumer plugs in: Membership, its options, its listener, GroupMetadata, errors
     subscription.py       what a member wants to read: topics, or those whose names match an expression
-    offsets.py            GroupOffsets: commit and look up offsets, with or without being a member
+    offsets.py            GroupOffsets: commit and look up offsets, with or without being a member; commits.py, pure
     coordinator.py        one group's coordinator, kept until it proves to be another
-    classic.py            pure: what a member of the classic protocol does next
-    classic_shell.py      does it: JoinGroup, SyncGroup, Heartbeat, LeaveGroup
-    assignors.py          pure: range, roundrobin; sticky.py: sticky, cooperative-sticky
+    shell.py              what both protocols have in common: the listener, the consumer's polls, commits
+    classic.py            pure: what a member of the classic protocol does next; classic_steps.py its words
+    classic_shell.py      does it: JoinGroup, SyncGroup, Heartbeat, LeaveGroup; topic_watch.py new topics and partitions
+    memberdata.py         pure: what members tell each other
+    assignors.py          pure: range, roundrobin; sticky.py, sticky_general.py: sticky, cooperative-sticky
     consumer_protocol.py  pure: what a member of the consumer protocol (KIP-848) does next
     consumer_shell.py     does it: ConsumerGroupHeartbeat
+    failures.py           why a membership ended, and what to do
 
 .. code-block:: python
 

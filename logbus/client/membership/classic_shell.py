@@ -14,8 +14,9 @@ from twisted.internet.task import deferLater
 
 from logbus.client.cluster import Cluster
 from logbus.client.membership.actions import Action
-from logbus.client.membership.assignors import ASSIGNORS, Members, are_cooperative, assignors_of
-from logbus.client.membership.classic import NOBODY, ClassicMember, Join, Leave, Phase, Sync
+from logbus.client.membership.assignors import ASSIGNORS, are_cooperative, assignors_of
+from logbus.client.membership.classic import ClassicMember
+from logbus.client.membership.classic_steps import NOBODY, Join, Leave, Phase, Sync
 from logbus.client.membership.interface import GroupListener, GroupMetadata, GroupOptions
 from logbus.client.membership.memberdata import (
     MemberSubscription,
@@ -26,6 +27,7 @@ from logbus.client.membership.memberdata import (
 )
 from logbus.client.membership.shell import Shell, code_of
 from logbus.client.membership.subscription import Subscription
+from logbus.client.membership.topic_watch import TopicWatch
 from logbus.client.retry import api_error
 from logbus.errors import ErrorCode, LogbusError
 from logbus.model import TopicPartition
@@ -41,8 +43,6 @@ from logbus.wire.messages.groups import (
     SyncGroupRequestAssignment,
 )
 
-MISSING_AGE = 1.0
-"""Seconds after which topics are looked for again that are subscribed to and not there."""
 _LEAVE_GROUP, _SEVERAL_LEAVE = 13, 3
 _BEYOND_REBALANCE = 5.0
 """Seconds that an answer may take longer than the coordinator waits for members."""
@@ -66,12 +66,10 @@ class ClassicMembership(Shell):
         self._joining: tuple[int, Deferred[None]] | None = None
         self._joined = JoinGroupResponse()
         self._had: tuple[frozenset[TopicPartition], int] = (frozenset(), NOBODY)
-        self._seen: dict[str, int] = {}
-        self._leads = False
         self._attempt = 0
         self._beat: IDelayedCall | None = None
         self._beating = False
-        self._look: IDelayedCall | None = None
+        self._watch = TopicWatch(cluster, options.metadata_max_age, lambda: self._start(self._look()))
 
     @property
     def state(self) -> str:
@@ -133,11 +131,10 @@ class ClassicMembership(Shell):
         return self._machine.phase not in (Phase.JOINING, Phase.SYNCING)
 
     def _rest(self) -> None:
-        for timer in (self._beat, self._look):
-            if timer is not None and timer.active():
-                timer.cancel()
-        self._beat = self._look = None
-        self._leads = False
+        if self._beat is not None and self._beat.active():
+            self._beat.cancel()
+        self._beat = None
+        self._watch.stop()
         self._cluster.hang_up(self._lane)
 
     def _request(self, send: Any, turn: int, *arguments: Any) -> None:
@@ -171,7 +168,7 @@ class ClassicMembership(Shell):
             self._attempt += 1
             await deferLater(self._clock, self._cluster.backoff.before(self._attempt))
         member = self._machine
-        member.topics = frozenset(await self._wanted())
+        member.topics = frozenset(await self._watch.wanted(self._subscription or Subscription()))
         request = JoinGroupRequest(
             group_id=self.options.group_id,
             session_timeout_ms=int(self.options.session_timeout * 1000),
@@ -208,19 +205,20 @@ class ClassicMembership(Shell):
 
     async def _sync(self) -> Any:
         member, joined = self._machine, self._joined
-        self._leads = joined.leader == member.member_id
+        self._watch.counts = {}
         assignments = []
-        if self._leads:
+        if joined.leader == member.member_id:
             subscriptions = {
                 each.member_id: read_subscription(bytes(each.metadata), each.group_instance_id)
                 for each in joined.members
             }
-            self._seen = await self._counts(subscriptions)
+            counts = await self._watch.count(topic for each in subscriptions.values() for topic in each.topics)
+            self._watch.counts = counts
             if not joined.skip_assignment:
                 assignor = ASSIGNORS[joined.protocol_name or ""]
                 assignments = [
                     SyncGroupRequestAssignment(member_id=each, assignment=write_assignment(partitions))
-                    for each, partitions in assignor.assign(self._seen, subscriptions).items()
+                    for each, partitions in assignor.assign(counts, subscriptions).items()
                 ]
         request = SyncGroupRequest(
             group_id=self.options.group_id,
@@ -237,51 +235,24 @@ class ClassicMembership(Shell):
         assigned = read_assignment(bytes(response.assignment))
         self._attempt = 0
         self._had = (assigned, member.generation)
-        self._look_later()
+        self._watch.look_later()
         return lambda: member.synced(assigned)
 
     def _patience(self) -> float:
         return max(self._cluster.timeout, self.options.max_poll_interval + _BEYOND_REBALANCE)
 
-    # Topics.
-
-    async def _wanted(self) -> tuple[str, ...]:
-        """The names of the topics to read."""
-        subscription = self._subscription or Subscription()
-        if subscription.pattern is None:
-            return subscription.topics
-        return subscription.among(each.name for each in await self._cluster.topics() if not each.internal)
-
-    async def _counts(self, members: Members) -> dict[str, int]:
-        topics = {topic for each in members.values() for topic in each.topics}
-        return await self._count(topics)
-
-    async def _count(self, topics: set[str]) -> dict[str, int]:
-        """How many partitions topics have; 0: there is no such topic."""
-        errors = await self._cluster.ask_about(topics) if topics else {}
-        known = {topic: self._cluster.known(topic) for topic in topics if errors.get(topic) is None}
-        return {topic: len(each.partitions) if (each := known.get(topic)) is not None else 0 for topic in topics}
-
-    def _look_later(self) -> None:
-        if self._look is not None and self._look.active():
-            self._look.cancel()
-        missing = self._leads and not all(self._seen.values())
-        seconds = min(MISSING_AGE, self.options.metadata_max_age) if missing else self.options.metadata_max_age
-        self._look = self._clock.callLater(seconds, lambda: self._start(self._look_now()))
-
-    async def _look_now(self) -> None:
-        """See whether there are new topics or partitions: the leader for all, everybody for the pattern it has."""
+    async def _look(self) -> None:
+        """See whether there are new topics or partitions."""
         member = self._machine
         try:
             if member.phase is Phase.STABLE and self._subscription is not None:
-                if self._subscription.pattern is not None and frozenset(await self._wanted()) != member.topics:
-                    self.rejoin("other topics match the pattern")
-                elif self._leads and await self._count(set(self._seen)) != self._seen:
-                    self.rejoin("topics have other partitions")
+                change = await self._watch.change(self._subscription, member.topics)
+                if change is not None:
+                    self.rejoin(change)
         except LogbusError as e:
             self._log.debug("group {group}: {error}", group=self.options.group_id, error=e)
         if member.phase is not Phase.UNJOINED:
-            self._look_later()
+            self._watch.look_later()
 
     # Heartbeat and LeaveGroup.
 

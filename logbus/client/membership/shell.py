@@ -224,15 +224,13 @@ class Shell:
         deadline = self._clock.seconds() + self.options.request_timeout
         attempt = 0
         while True:
+            if attempt or not self.metadata.is_member:
+                await self._settled(deadline)
             member = self.metadata
+            # What was ours when it was committed first may have gone since, and another's place must not be put back.
             lacking = [each for each in offsets if each not in self.assignment] if attempt else []
             if not member.is_member or lacking:
-                await self._settled()
-                member = self.metadata
-                lacking = [each for each in offsets if each not in self.assignment] if attempt else []
-            if not member.is_member or lacking:
-                errors = {each: ApiError(ErrorCode.UNKNOWN_MEMBER_ID) for each in lacking or offsets}
-                raise refused(GroupMetadata(self.options.group_id, 0), errors) or LogbusError("nothing to commit")
+                raise self._not_ours(lacking or list(offsets))
             try:
                 await self._offsets.commit(offsets, member)
                 return
@@ -242,7 +240,12 @@ class Shell:
                 offsets = {each: offsets[each] for each in e.errors}
             attempt += 1
             await deferLater(self._clock, self._cluster.backoff.before(attempt))
-            await self._settled()
+
+    def _not_ours(self, partitions: Sequence[TopicPartition]) -> LogbusError:
+        code = ErrorCode.UNKNOWN_MEMBER_ID if self._is_settled() else ErrorCode.REBALANCE_IN_PROGRESS
+        failure = refused(GroupMetadata(self.options.group_id, 0), {each: ApiError(code) for each in partitions})
+        assert failure is not None
+        return failure
 
     def _may_commit_later(self, error: CommitFailed, member: GroupMetadata) -> bool:
         """Whether the refusal may only mean that a rebalance went on meanwhile, and the partitions remained ours."""
@@ -250,12 +253,28 @@ class Shell:
             return False
         return error.code in _PASSING or self.metadata != member or not self._is_settled()
 
-    def _settled(self) -> Deferred[None]:
+    def _settled(self, deadline: float) -> Deferred[None]:
+        """Fires when it is known who we are, or at a time (the reactor's)."""
         if self._is_settled():
             return succeed(None)
         waiting: Deferred[None] = Deferred()
         self._settling.append(waiting)
-        return waiting
+
+        def give_up() -> None:
+            if waiting in self._settling:
+                self._settling.remove(waiting)
+                waiting.callback(None)
+
+        timer = self._clock.callLater(max(0.0, deadline - self._clock.seconds()), give_up)
+
+        def done(result: Any) -> Any:
+            if waiting in self._settling:
+                self._settling.remove(waiting)
+            if timer.active():
+                timer.cancel()
+            return result
+
+        return waiting.addBoth(done)
 
     def _settle(self) -> None:
         if self._is_settled() and self._settling:

@@ -1,0 +1,66 @@
+"""Which topics a member of the classic protocol wants, how many partitions they have, and whether that has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from twisted.internet.interfaces import IDelayedCall
+
+from logbus.client.cluster import Cluster
+from logbus.client.membership.subscription import Subscription
+
+MISSING_AGE = 1.0
+"""Seconds after which topics are looked for again that are subscribed to and not there."""
+
+
+class TopicWatch:
+    """
+    :param max_age: seconds between two looks.
+    :param look: called when it is time for :meth:`change`.
+
+    :ivar counts: the partitions of the topics of all members, as the leader last assigned them; empty: another leads.
+    """
+
+    def __init__(self, cluster: Cluster, max_age: float, look: Callable[[], object]) -> None:
+        self.counts: dict[str, int] = {}
+        self._cluster = cluster
+        self._max_age = max_age
+        self._look = look
+        self._timer: IDelayedCall | None = None
+
+    async def wanted(self, subscription: Subscription) -> tuple[str, ...]:
+        """The names of the topics to read."""
+        if subscription.pattern is None:
+            return subscription.topics
+        return subscription.among(each.name for each in await self._cluster.topics() if not each.internal)
+
+    async def count(self, topics: Iterable[str]) -> dict[str, int]:
+        """How many partitions topics have; 0: there is no such topic."""
+        names = sorted(set(topics))
+        errors = await self._cluster.ask_about(names) if names else {}
+        known = {name: self._cluster.known(name) for name in names if errors.get(name) is None}
+        return {name: 0 if (topic := known.get(name)) is None else len(topic.partitions) for name in names}
+
+    async def change(self, subscription: Subscription, read: frozenset[str]) -> str | None:
+        """
+        What has changed, if anything: the leader looks for all, everybody for the pattern it has.
+
+        :param read: what the group was told that we want.
+        """
+        if subscription.pattern is not None and frozenset(await self.wanted(subscription)) != read:
+            return "other topics match the pattern"
+        if self.counts and await self.count(self.counts) != self.counts:
+            return "topics have other partitions"
+        return None
+
+    def look_later(self) -> None:
+        """Look again after a while, sooner if something is missing."""
+        self.stop()
+        seconds = self._max_age if all(self.counts.values()) else min(MISSING_AGE, self._max_age)
+        self._timer = self._cluster.reactor.callLater(seconds, self._look)
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        self._timer = None
