@@ -186,6 +186,25 @@ class GroupConsumerTests(MembershipCase):
         self.finished(consumer.close())
         self.assertEqual(self.committed()[0], 2)
 
+    def test_commits_that_nobody_waits_for_do_not_pile_up(self) -> None:
+        """
+        However many are asked for while no coordinator is there, one of them is sent, and the last word holds.
+        """
+        consumer = self.consumer(enable_auto_commit=False)
+        consumer.assign({P0: 0})
+        self.read(consumer, 1)
+        self.finished(consumer.commit())
+        self.read(consumer, 1)
+        self.cluster.kill(0)
+        for number in range(3000):
+            consumer.commit_nowait({P0: number % 2, TopicPartition("t", 1): number} if number % 3 else None)
+        consumer.commit_nowait()
+        self.cluster.settle(1)
+        self.cluster.boot(0)
+        self.cluster.settle(10)
+        self.assertEqual(self.committed(), {0: 2, 1: 2999})
+        self.assertEqual(self.flushLoggedErrors(), [])
+
     def test_committed_offsets_of_open_transactions_are_waited_for(self) -> None:
         """
         Who reads committed records begins where a transaction leaves the group, and not where it was before, also
