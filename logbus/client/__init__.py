@@ -18,6 +18,10 @@ A Twisted-native client of Kafka-compatible brokers.
     groups.py       its part for groups; described_groups.py, coordinators.py
     transactions.py its part for transactions
     offsets.py      offsets by time
+    interceptors.py hooks of producer and consumer; outgoing.py calls a producer's, and its serializers
+    serializers.py  bytes, text, JSON; avro.py with schema_registry.py, registry_http.py, webbody.py
+    audit.py        an interceptor that counts; audit_events.py and audit_check.py are pure; audit_reading.py
+    client_metrics.py  what clients count, for people and for Prometheus
     retry.py        which failures are worth another attempt
     addresses.py    HOST:PORT
 
