@@ -190,12 +190,19 @@ class GroupConsumerTests(MembershipCase):
         """
         However many are asked for while no coordinator is there, one of them is sent, and the last word holds.
         """
-        consumer = self.consumer(enable_auto_commit=False)
+        heard: list[object] = []
+
+        class Hearing(ConsumerInterceptor):
+            def on_commit(self, offsets: Any) -> None:
+                heard.append(offsets)
+
+        consumer = self.consumer(enable_auto_commit=False, interceptors=[Hearing()])
         consumer.assign({P0: 0})
         self.read(consumer, 1)
         self.finished(consumer.commit())
         self.read(consumer, 1)
         self.cluster.kill(0)
+        heard.clear()
         for number in range(3000):
             consumer.commit_nowait({P0: number % 2, TopicPartition("t", 1): number} if number % 3 else None)
         consumer.commit_nowait()
@@ -203,7 +210,7 @@ class GroupConsumerTests(MembershipCase):
         self.cluster.boot(0)
         self.cluster.settle(10)
         self.assertEqual(self.committed(), {0: 2, 1: 2999})
-        self.assertEqual(self.flushLoggedErrors(), [])
+        self.assertLess(len(heard), 4)
 
     def test_committed_offsets_of_open_transactions_are_waited_for(self) -> None:
         """
