@@ -1,4 +1,4 @@
-"""Members that come, go, die and are slow in any order: nobody reads what another reads, and all is read in the end."""
+"""Members come, go, die and lose connections in any order: no two read the same, and all is read in the end."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from logbus.model import TopicPartition
-from tests.client.membershipkit import Hears, MembershipCase, Places
+from tests.client.membershipkit import CLIENTS, Hears, MembershipCase, Places
 
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("join"), st.just(0)),
-        st.tuples(st.sampled_from(["close", "lose", "rejoin", "hold"]), st.integers(0, 3)),
+        st.tuples(st.sampled_from(["close", "lose", "drop", "rejoin", "hold"]), st.integers(0, 3)),
         st.tuples(st.just("wait"), st.sampled_from([0.0, 0.05, 0.3, 3.1, 20.0])),
     ),
     min_size=2,
@@ -61,6 +61,10 @@ class ScheduleCase(MembershipCase):
                 elif what == "lose":
                     self.dead.add(number)
                     self.lose(number)
+                elif what == "drop":
+                    for end in [each for each in self.cluster.network.ends if each.mine == CLIENTS + number]:
+                        end.lost()
+                        end.other.lost()
                 elif what == "hold":
                     self.hears[number].waits ^= {"revoked"}
                     self.hears[number].release()
