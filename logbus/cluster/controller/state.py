@@ -181,6 +181,10 @@ class ControllerState:
             if number not in self.lives or self.lives[number].epoch != broker.epoch
         }
 
+    def holders(self) -> set[int]:
+        """The brokers that are to have a replica of anything: a new broker with an empty disk is none of them."""
+        return {one for topic in self.topics.values() for record in topic.partitions for one in record.replicas}
+
     def lost(self, come: Mapping[int, BrokerImage]) -> frozenset[int]:
         """
         Those among ``come`` that are back without some of what they had: a registration says it of a process, and is

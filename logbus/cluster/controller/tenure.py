@@ -193,8 +193,8 @@ class Tenure:
         """
         come = come or {}
         lost = self.state.lost(come)
-        if lost:
-            self._log.warn("brokers {lost} came back without some of what they had", lost=sorted(lost))
+        if lost and (held := lost.intersection(self.state.holders())):
+            self._log.warn("brokers {lost} came back without some of what they had", lost=sorted(held))
         outcomes = due_elections(self.state, names, self.epoch, self.rules_for, come, lost)
         lives = self.state.lives | {number: Life(one.epoch, one.incarnation) for number, one in come.items()}
         await self.write(outcomes, first=first, last=[self._lives_op(lives)] if come else ())
