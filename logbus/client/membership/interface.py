@@ -78,7 +78,7 @@ class GroupListener:
     """
 
     def on_assigned(self, partitions: frozenset[TopicPartition]) -> Told:
-        """These are new. It is also called with none, when a rebalance brought nothing."""
+        """These are new. In the classic protocol it is also called with none, when a rebalance brought nothing."""
         return None
 
     def on_revoked(self, partitions: frozenset[TopicPartition]) -> Told:
@@ -162,7 +162,8 @@ class Membership(Protocol):
 
     def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> Deferred[None]:
         """
-        Commit as the member one is now. While the member joins, that is waited for.
+        Commit as the member one is now. If a rebalance is in progress, its end is waited for: what is still one's own
+        then is committed.
 
         :raise CommitFailed: (in the Deferred) the group has moved on, or a partition's offset is refused.
         :raise LogbusError: no coordinator could be reached within ``request_timeout``.
