@@ -283,8 +283,6 @@ class Fetcher:
 
     def _wake_at(self, when: float) -> None:
         if self._wake is not None and self._wake.active():
-            if when and self._wake.getTime() <= when:
-                return
             self._wake.cancel()
         if when:
             self._wake = self._clock.callLater(when - self._clock.seconds(), self._go_on)
@@ -352,21 +350,26 @@ class Fetcher:
             else:
                 self._log.info("{message}; going on from the {reset}", message=message, reset=self._reset)
                 source.wanted = reset_position(self._reset)
+                # A broker that says so each time is not asked each time at once.
+                source.failed(self._clock.seconds(), self._cluster.backoff)
         else:
             self._tell([(source, met)])
 
     def _cut(self, source: Source, end: OffsetAndEpoch) -> None:
         """The leader's log has something else from an offset on, or nothing: what was read there is gone."""
         partition, position = source.partition, source.position
-        message = f"{partition} was cut off at offset {end.offset}, what was read from there on is gone: "
-        message += f"the position is {position}"
+        message = (
+            f"{partition} was cut off at offset {end.offset}, and the position is {position}: what was read is gone"
+        )
         self._log.warn("{message}", message=message)
         self._ahead.drop(partition)
         if position > end.offset and self._reset == "none":
             source.reread()
             self._tell([(source, ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message))])
         else:
-            source.go_to(min(position, end.offset), end.epoch if position >= end.offset else NO_EPOCH)
+            epoch = end.epoch if position >= end.offset else NO_EPOCH
+            source.go_to(min(position, end.offset), epoch, checked=source.checked)
+            source.failed(self._clock.seconds(), self._cluster.backoff)
 
     def _tell(self, trouble: Trouble) -> None:
         for source, error in trouble:

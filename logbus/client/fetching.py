@@ -89,8 +89,9 @@ class BrokerFetches:
         cluster, options = self._cluster, self._options
         asked: dict[TopicPartition, tuple[Source, Ask]] = {}
         ids: dict[str, bytes] = {}
+        cut = {source.partition for source, _ in found}
         for source in sources:
-            if source.wanted is None and not source.lost:
+            if source.wanted is None and not source.lost and source.partition not in cut:
                 epoch = source.epoch if version >= _EPOCH_VERSION else NO_EPOCH
                 ask = Ask(source.offset, options.partition_max_bytes, self._leader_epoch(source), epoch)
                 asked[source.partition] = source, ask

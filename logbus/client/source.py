@@ -68,13 +68,13 @@ class Source:
     stuck: bool = False
     missing_since: float | None = None
 
-    def go_to(self, position: Position, epoch: int = NO_EPOCH) -> None:
+    def go_to(self, position: Position, epoch: int = NO_EPOCH, checked: int = NO_EPOCH) -> None:
         """Read on elsewhere."""
         if isinstance(position, int) and position >= 0:
             self.wanted = None
             self.offset = self.position = position
             self.epoch = self.position_epoch = epoch
-            self.checked = NO_EPOCH
+            self.checked = checked
         else:
             self.wanted = position
         self.attempts, self.retry_at, self.stuck = 0, 0.0, False

@@ -131,7 +131,8 @@ class ConsumerTests(SynchronousTestCase):
         self.assertEqual(self.take(self.consumer(0, reset="earliest"), 1)[0].value, b"b")
         latest = self.consumer(99, reset="latest")
         waiting = latest.poll()
-        self.brokers.settle(1)
+        for _ in range(10):
+            self.brokers.settle(0.1)
         log.put(b"c")
         self.brokers.settle(1)
         self.assertEqual(self.successResultOf(waiting).records[0].value, b"c")
