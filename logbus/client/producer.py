@@ -21,7 +21,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as TookTooLong
 from twisted.logger import Logger
 
-from logbus.client.accumulator import Accumulator, Batch, Delivered, Outcome
+from logbus.client.accumulator import Accumulator, Batch, Outcome
 from logbus.client.admission import PER_SEND, Admission
 from logbus.client.awaiting import all_done
 from logbus.client.cluster import Cluster, Topic
@@ -34,6 +34,7 @@ from logbus.client.producer_records import BufferFull, DeliveryFailed, ProducerR
 from logbus.client.routing import Router
 from logbus.client.sender import Sender, SenderOptions
 from logbus.client.serializers import Serializer
+from logbus.client.telling import Telling
 from logbus.client.transaction import Transaction
 from logbus.client.transactional import TransactionManager
 from logbus.errors import LogbusError
@@ -41,7 +42,6 @@ from logbus.records.batch import Headers
 from logbus.records.compression import Codec
 
 _ACKS = {-1: -1, 0: 0, 1: 1, "all": -1, "-1": -1, "0": 0, "1": 1}
-_new_tuple = tuple.__new__
 
 
 class Producer:
@@ -58,6 +58,7 @@ class Producer:
     :param request_bytes: how many bytes of batches go into one request.
     :param buffer_bytes: with so many bytes in batches :meth:`send` and :meth:`room` make wait.
     :param create_topics: let the broker create topics that are not there, if it is set to.
+    :param metadata_max_age: seconds after which a topic is asked about anew: it may have more partitions by then.
     :param partitioner: which partition a record goes to, unless :meth:`send` is told; default: by its key, as Java's
         clients do, or in turns. See :mod:`logbus.client.partitioner`.
     :param enable_idempotence: whether brokers know a record again that is sent again (KIP-98); it takes ``acks=-1``.
@@ -95,6 +96,7 @@ class Producer:
         request_bytes: int = 1024 * 1024,
         buffer_bytes: int = 32 * 1024 * 1024,
         create_topics: bool = False,
+        metadata_max_age: float = 300.0,
         partitioner: Partitioner | None = None,
         enable_idempotence: bool | None = None,
         transactional_id: str | None = None,
@@ -125,7 +127,6 @@ class Producer:
             on_acknowledgement = hooks.on_acknowledgement
         self._hooks = hooks
         self._on_send = on_send
-        self._on_acknowledgement = on_acknowledgement
         self.metrics = ProducerMetrics()
         self._accumulator = Accumulator(batch_bytes, codec, level)
         self._router = Router(self._accumulator, random, batch_bytes, partitioner)
@@ -140,7 +141,8 @@ class Producer:
             self._transactions.flush = self.flush
         else:
             identity = Identity(cluster, False if given_acks != -1 else enable_idempotence)
-        options = SenderOptions(given_acks, linger, delivery_timeout, request_timeout, request_bytes)
+        self._telling = Telling(on_acknowledgement, identity.failed)
+        options = SenderOptions(given_acks, linger, delivery_timeout, request_timeout, request_bytes, metadata_max_age)
         self._sender = Sender(cluster, self._accumulator, identity, options, self.metrics)
         self._unfinished: dict[Batch, None] = {}
         self._closed = False
@@ -191,7 +193,7 @@ class Producer:
             try:
                 batch, index = self._put(known, value, key, timestamp, partition, headers)
             except Exception as e:
-                self._refuse(sent, e, RecordMetadata(topic, -1, -1, timestamp))
+                self._telling.refuse(sent, e, RecordMetadata(topic, -1, -1, timestamp))
                 return sent
             batch.wait_for(index, timestamp, sent)
             self._admission.buffered += PER_SEND
@@ -336,7 +338,7 @@ class Producer:
             self._admission.buffered += PER_SEND
 
     def _refused(self, record: ProducerRecord, sent: Deferred[Any], error: Exception) -> None:
-        self._refuse(sent, error, RecordMetadata(record.topic, -1, -1, record.timestamp))
+        self._telling.refuse(sent, error, RecordMetadata(record.topic, -1, -1, record.timestamp))
 
     # Outcomes.
 
@@ -348,48 +350,9 @@ class Producer:
             del self._unfinished[batch]
             waiters = batch.waiters or sum([each is not None for each in sends])
             self._admission.buffered -= batch.size + PER_SEND * waiters
-        if isinstance(outcome, Delivered) and self._on_acknowledgement is None:
-            topic, partition = batch.partition
-            base, stamped = outcome
-            offset, step = (base, 1) if base >= 0 else (-1, 0)
-            for timestamp, sent in zip(batch.stamps, sends, strict=True):
-                if sent is not None and not sent.called:
-                    stamp = timestamp if stamped < 0 else stamped
-                    sent.callback(_new_tuple(RecordMetadata, (topic, partition, offset, stamp)))
-                offset += step
-        else:
-            self._tell(batch, outcome, sends)
+        self._telling.tell(batch, outcome, sends)
         if is_whole:
             self._admission.freed(0)
-
-    def _tell(self, batch: Batch, outcome: Outcome, sends: list[Deferred[RecordMetadata] | None]) -> None:
-        topic, partition = batch.partition
-        for index, (timestamp, sent) in enumerate(zip(batch.stamps, sends, strict=True)):
-            if sent is None:
-                continue
-            if isinstance(outcome, Exception):
-                self._refuse(sent, outcome, RecordMetadata(topic, partition, -1, timestamp))
-                continue
-            offset = outcome.base_offset + index if outcome.base_offset >= 0 else -1
-            stamp = outcome.timestamp if outcome.timestamp >= 0 else timestamp
-            metadata = RecordMetadata(topic, partition, offset, stamp)
-            self._acknowledge(metadata, None)
-            if not sent.called:
-                sent.callback(metadata)
-
-    def _refuse(self, sent: Deferred[Any], error: Exception, metadata: RecordMetadata) -> None:
-        if self._transactions is not None:
-            self._transactions.failed(error)
-        self._acknowledge(metadata, error)
-        if not sent.called:
-            sent.errback(error)
-
-    def _acknowledge(self, metadata: RecordMetadata, error: Exception | None) -> None:
-        if self._on_acknowledgement is not None:
-            try:
-                self._on_acknowledgement(metadata, error)
-            except Exception:
-                self._log.failure("on_acknowledgement failed for a record of topic {topic}", topic=metadata.topic)
 
     def _doomed(self, error: Exception) -> None:
         """The transaction can only be aborted: nothing more of it is sent."""

@@ -7,7 +7,6 @@ may leave is for :class:`~logbus.client.partition_queue.PartitionQueue` to say.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from twisted.python.failure import Failure
 
 from logbus.client.accumulator import Accumulator, Batch, Delivered, Outcome, PartitionQueue
 from logbus.client.cluster import Cluster
+from logbus.client.deadlines import Deadlines
 from logbus.client.idempotence import NotSent
 from logbus.client.identity import Identity
 from logbus.client.metrics import ProducerMetrics
@@ -44,6 +44,7 @@ class SenderOptions:
     delivery_timeout: float
     request_timeout: float
     request_bytes: int
+    metadata_max_age: float
 
 
 class Sender:
@@ -71,10 +72,10 @@ class Sender:
         self._lane = cluster.lane("produce")
         self._requests: dict[int, int] = {}
         self._looking_up: set[str] = set()
+        self._asked: dict[str, float] = {}
         self._tasks: set[Deferred[None]] = set()
-        self._expiring: OrderedDict[Batch, None] = OrderedDict()
+        self._deadlines = Deadlines(self._clock, options.delivery_timeout, self._expired)
         self._linger_timer: IDelayedCall | None = None
-        self._expiry_timer: IDelayedCall | None = None
         self._wake_timer: IDelayedCall | None = None
         self._pumping = False
         self._stopped = False
@@ -85,10 +86,11 @@ class Sender:
 
     def begun(self, batch: Batch) -> None:
         """A batch has its first record."""
-        self._expiring[batch] = None
-        batch.when_done(lambda _: self._expiring.pop(batch, None))
-        if self._expiry_timer is None:
-            self._expiry_timer = self._clock.callLater(self._options.delivery_timeout, self._expire)
+        self._deadlines.add(batch)
+        topic = batch.partition.topic
+        if batch.created - self._asked.setdefault(topic, batch.created) > self._options.metadata_max_age:
+            self._asked[topic] = batch.created
+            self._start(self._ask_again(topic))
         if self._linger_timer is None:
             self._linger_timer = self._clock.callLater(0 if self.hurried else self._options.linger, self._lingered)
         elif self.hurried:
@@ -122,7 +124,8 @@ class Sender:
     def stop(self, error: Exception) -> None:
         """Send nothing more; what is under way fails, too."""
         self._stopped = True
-        for timer in (self._linger_timer, self._expiry_timer, self._wake_timer):
+        self._deadlines.stop()
+        for timer in (self._linger_timer, self._wake_timer):
             if timer is not None and timer.active():
                 timer.cancel()
         for task in list(self._tasks):
@@ -308,6 +311,13 @@ class Sender:
             self._looking_up.add(name)
             self._start(self._find_leaders(name))
 
+    async def _ask_again(self, name: str) -> None:
+        """Of a topic that is written to without errors one would not hear otherwise that it has more partitions."""
+        try:
+            await self._cluster.ask_about([name])
+        except LogbusError as e:
+            self._log.debug("topic {name} is asked about later: {error}", name=name, error=e)
+
     async def _find_leaders(self, name: str) -> None:
         """Of a topic's partitions some have no leader that is known."""
         gone: Exception | None = None
@@ -351,20 +361,9 @@ class Sender:
             self._linger_timer = self._clock.callLater(max(0.0, oldest + linger - now), self._lingered)
         self.pump()
 
-    def _expire(self) -> None:
+    def _expired(self, partitions: Sequence[TopicPartition], latest: float) -> None:
         """Batches whose time is up fail."""
-        self._expiry_timer = None
-        timeout = self._options.delivery_timeout
-        latest = self._clock.seconds() - timeout
-        late: dict[TopicPartition, None] = {}
-        while self._expiring:
-            batch = next(iter(self._expiring))
-            if batch.created > latest:
-                self._expiry_timer = self._clock.callLater(batch.created - latest, self._expire)
-                break
-            del self._expiring[batch]
-            late[batch.partition] = None
-        for partition in late:
+        for partition in partitions:
             queue = self._accumulator.queue(partition)
             if queue.growing is not None and queue.growing.created <= latest:
                 self._accumulator.seal(queue)

@@ -22,7 +22,7 @@ from logbus.wire.messages.records import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from tests.client.memory import MemoryCluster
+from tests.client.memory import Log, MemoryCluster
 
 
 class ProducerTests(SynchronousTestCase):
@@ -498,6 +498,23 @@ class ProducerTests(SynchronousTestCase):
         self.assertEqual((counted.errors, counted.failed_records), (0, 0))
         self.assertEqual(counted.bytes, 2 * len(self.brokers.topics["t"][0].batches[0]))
         self.assertGreaterEqual(counted.queue_us, 10_000)
+
+    def test_partitions_that_are_added(self) -> None:
+        """
+        They are used once the topic was asked about again, which happens now and then.
+        """
+        self.brokers.add("t", 1)
+        producer = self.producer(metadata_max_age=10)
+        producer.send("t", b"x")
+        self.lingered()
+        log = self.brokers.topics["t"][1] = Log()
+        for expected in (False, True, True):
+            self.brokers.settle(6)
+            for _ in range(20):
+                producer.send("t", b"x" * 10_000)
+                self.lingered()
+            self.assertEqual(log.end > 0, expected)
+        self.assertEqual(len(self.brokers.requests("Metadata")), 2)
 
     def test_what_does_not_go_together(self) -> None:
         """
