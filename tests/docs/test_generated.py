@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pytest
 
+from logbus.client.client_metrics import ClientMetrics
 from logbus.config.reference import reference_rst
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
@@ -35,7 +36,12 @@ def text_of(generated: ModuleType, what: str) -> str:
 def test_every_metric_a_page_names_exists(generated: ModuleType) -> None:
     """An alert on a metric that was renamed would never fire."""
     broker = generated.a_broker()
-    known = {family.name for family in (*broker.registry.collect(), *generated.partition_families_of(broker))}
+    families = (
+        *broker.registry.collect(),
+        *generated.partition_families_of(broker),
+        *ClientMetrics().registry.collect(),
+    )
+    known = {family.name for family in families}
     for page in PAGES:
         for name in re.findall(r"\blogbus_[a-z_]+", page.read_text()):
             family = name.removesuffix("_bucket")
@@ -78,6 +84,7 @@ CLIENT_KEYS = {
     "transactional.id",
     "broker.log",
     "broker.reactor",
+    "producer.metrics",
 }
 
 
