@@ -246,9 +246,7 @@ class Fetcher:
             return
         now, wake, most = self._clock.seconds(), 0.0, self._options.partition_max_bytes
         self._is_full = not self._has_room()
-        lost: list[Source] = []
-        locate: dict[int, list[Source]] = {}
-        fetch: dict[int, list[Source]] = {}
+        lost, locate, fetch = list[Source](), dict[int, list[Source]](), dict[int, list[Source]]()
         for source in self._sources.values():
             if source.stuck:
                 continue
