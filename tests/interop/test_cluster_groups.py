@@ -31,7 +31,7 @@ def filled(cluster: Cluster, java: Java, topic: str) -> set[bytes]:
 
 def elsewhere(cluster: Cluster, java: Java) -> ClusterBroker:
     """A broker that does not coordinate groups: their one partition of offsets is another's."""
-    java.run("coordinator", cluster.bootstrap, "any")
+    java.run("committed", cluster.bootstrap, "any")  # Whoever looks for a coordinator has the topic made.
     coordinator = cluster.leader("__consumer_offsets", 0)
     return next(broker for broker in cluster.brokers if broker is not coordinator)
 

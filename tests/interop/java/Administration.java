@@ -56,8 +56,8 @@ final class Administration {
             admin.updateFeatures(Map.of(told[1], new FeatureUpdate(Short.parseShort(told[2]),
                 FeatureUpdate.UpgradeType.UPGRADE)), new UpdateFeaturesOptions()).all().get())),
         Map.entry("resources", with(Administration::resources)),
-        Map.entry("coordinator", with((admin, call, told) ->
-            call.say("is", admin.describeConsumerGroups(List.of(told[1])).all().get().get(told[1]).coordinator().id())))
+        Map.entry("committed", with((admin, call, told) ->
+            call.say("has", admin.listConsumerGroupOffsets(told[1]).partitionsToOffsetAndMetadata().get().size())))
     );
 
     private interface Task {
