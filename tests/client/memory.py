@@ -89,6 +89,8 @@ class MemoryCluster:
         request, and returns a response, or None to leave it to the built-in one.
     :ivar seen: the requests, by name.
     :ivar served: the versions the brokers speak, by API key.
+    :ivar deliver: passes on an answer: called with the connection (``heard`` takes bytes, ``break_off`` ends it), the
+        request's API key, and the frame.
     """
 
     clock: Clock = field(factory=Clock)
@@ -97,6 +99,7 @@ class MemoryCluster:
     answers: dict[int, Callable[[int, Any], Any]] = field(factory=dict)
     served: dict[int, tuple[int, int]] = field(factory=lambda: dict(SERVED))
     produce_errors: list[int] = field(factory=list)
+    deliver: Callable[[_Connection, int, bytes], None] = field(default=lambda to, key, frame: to.heard(frame))
     seen: list[tuple[int, str, Any]] = field(factory=list)
     connections: list[_Connection] = field(factory=list)
 
@@ -279,7 +282,12 @@ class _Connection(StringTransport):
 
     def _answer(self, request: Any, message: Any) -> None:
         if not self._broken:
-            self.client.dataReceived(joined(self._server.respond(request, message)))
+            self.cluster.deliver(self, request.api_key, joined(self._server.respond(request, message)))
+
+    def heard(self, data: bytes) -> None:
+        """The client receives this, unless the connection is gone."""
+        if not self._broken:
+            self.client.dataReceived(data)
 
     def break_off(self) -> None:
         if not self._broken:
