@@ -29,6 +29,7 @@ class ConsumerCase(SynchronousTestCase):
 
     def consumer(self, positions: Any = None, **options: Any) -> Consumer:
         consumer = Consumer(self.cluster, **options)
+        self.addCleanup(consumer.close)
         consumer.assign({P0: EARLIEST} if positions is None else positions)
         return consumer
 
