@@ -15,9 +15,12 @@ from logbus.records import kernel
 def _chosen() -> object:
     if not os.environ.get("LOGBUS_PURE"):
         try:
-            return import_module("logbus.records._kernel")
+            compiled = import_module("logbus.records._kernel")
         except ImportError:
-            pass  # The installation found no compiler.
+            return kernel  # The installation found no compiler.
+        # In a checkout it may have been compiled from another source.
+        if getattr(compiled, "REVISION", 0) == kernel.REVISION:
+            return compiled
     return kernel
 
 

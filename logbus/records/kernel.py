@@ -17,6 +17,9 @@ from logbus.records.binary import SMALL, SMALL_VARINTS, decode_varint, decode_va
 from logbus.records.header import MIN_RECORD_SIZE
 from logbus.records.record import Headers, Record
 
+REVISION = 2
+"""Grows whenever what is exported here changes: a compiled kernel of another one is left alone."""
+
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _FAR = 1 << 40
 """Deltas of timestamps beyond it, 34 years, are added with care."""
