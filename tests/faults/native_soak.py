@@ -1,7 +1,7 @@
 """
 The producer and the consumers of the client here, while three brokers are killed, frozen and cut off, from a seed.
 
-    python -m tests.faults.native_soak --seconds 120 --seed 1
+    python -m tests.faults.native_soak --seconds 120 --seed 1 [--protocol consumer]
 
 The producer is idempotent and sends each integer once; two consumers, of which one now and then leaves and comes back,
 share the partitions of a group and commit what they have read. In the end every record that was acknowledged is in the
@@ -44,6 +44,8 @@ class NativeTraffic:
     """
     A producer and a group at work, on a reactor in a thread of its own.
 
+    :param protocol: ``classic`` or ``consumer``, by which the group is one.
+
     :ivar acknowledged: where the producer was told that each value is: partition and offset.
     :ivar refused: errors of records: there should be none.
     :ivar read: what the group read: values by partition and offset.
@@ -52,7 +54,7 @@ class NativeTraffic:
     :ivar wrong: what must not be.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, protocol: str) -> None:
         self.acknowledged: dict[int, tuple[int, int]] = {}
         self.refused: list[str] = []
         self.read: dict[tuple[int, int], int] = {}
@@ -60,6 +62,7 @@ class NativeTraffic:
         self.log: dict[int, dict[int, int]] = {number: {} for number in range(PARTITIONS)}
         self.wrong: list[str] = []
         self._bootstrap = cluster.bootstrap
+        self._protocol: Any = protocol
         self._sent = 0
         self._ending = False
         self._read_all = False
@@ -189,6 +192,7 @@ class NativeTraffic:
                 "soak",
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,
+                group_protocol=self._protocol,
                 assignors=("cooperative-sticky",),
                 session_timeout=6.0,
                 heartbeat_interval=0.5,
@@ -222,7 +226,9 @@ def _number(record: ConsumerRecord) -> int:
     return int(record.value)
 
 
-def soak(cluster: Cluster, seconds: float, seed: int, faults: Sequence[Fault] = FAULTS) -> list[str]:
+def soak(
+    cluster: Cluster, seconds: float, seed: int, faults: Sequence[Fault] = FAULTS, protocol: str = "classic"
+) -> list[str]:
     """
     Faults, one after another, for so many seconds, and at least one of each kind that is given.
 
@@ -232,7 +238,7 @@ def soak(cluster: Cluster, seconds: float, seed: int, faults: Sequence[Fault] = 
     create(cluster, TOPIC, PARTITIONS)
     nemesis = Nemesis(cluster)
     begin = time.monotonic()
-    with NativeTraffic(cluster) as traffic:
+    with NativeTraffic(cluster, protocol) as traffic:
         traffic.more()
         left: list[Fault] = []
         done = 0
@@ -263,9 +269,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.native_soak", description=__doc__)
     parser.add_argument("--seconds", type=float, default=120.0, help="for how long faults go on (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="which faults hit whom (default: %(default)s)")
+    parser.add_argument("--protocol", choices=("classic", "consumer"), default="classic", help="of the group")
     given = parser.parse_args(arguments)
     with Cluster(config=FAULTY_CONFIG) as cluster:
-        wrong = soak(cluster, given.seconds, given.seed)
+        wrong = soak(cluster, given.seconds, given.seed, protocol=given.protocol)
     print(f"  {len(wrong)} violations", *wrong[:20], sep="\n    ")
     return 1 if wrong else 0
 
