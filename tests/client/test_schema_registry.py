@@ -11,6 +11,7 @@ from twisted.internet import reactor as installed
 from twisted.internet.defer import CancelledError, fail
 from twisted.internet.error import ConnectionRefusedError
 from twisted.internet.task import Clock
+from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 from twisted.web.client import ResponseDone
 from twisted.web.iweb import IAgent
@@ -316,6 +317,19 @@ class BodyTests(SynchronousTestCase):
         response.body.connectionLost(Failure(ResponseDone()))
 
 
+class Connections(WrappingFactory):
+    """A site, and when nobody is connected to it."""
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self.gone: Deferred[None] = Deferred()
+
+    def unregisterProtocol(self, p: ProtocolWrapper) -> None:
+        super().unregisterProtocol(p)
+        if not self.protocols:
+            self.gone.callback(None)
+
+
 class SocketTests(TestCase):
     async def test_over_a_socket(self) -> None:
         """
@@ -323,11 +337,13 @@ class SocketTests(TestCase):
         """
         reactor: Any = installed
         registry = Registry()
-        port = reactor.listenTCP(0, Site(registry.resource), interface="127.0.0.1")
+        connections = Connections(Site(registry.resource))
+        port = reactor.listenTCP(0, connections, interface="127.0.0.1")
         client = SchemaRegistry(reactor, f"http://127.0.0.1:{port.getHost().port}")
         try:
             self.assertEqual(await client.register("s", TEXT), 1)
             self.assertEqual((await client.version("s")).schema, TEXT)
         finally:
             await client.close()
+            await connections.gone
             await port.stopListening()
