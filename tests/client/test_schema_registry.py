@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from treq.testing import RequestTraversalAgent
 from twisted.internet import reactor as installed
-from twisted.internet.defer import CancelledError, fail
+from twisted.internet.defer import CancelledError, Deferred, fail
 from twisted.internet.error import ConnectionRefusedError
 from twisted.internet.task import Clock
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
