@@ -6,7 +6,8 @@ takes part: nobody would end the transaction there. What comes behind it from th
 the log keeps the producer's order; other producers and other partitions are not held up.
 
 The answer may be old when it arrives: the transaction may have been ended meanwhile. So a line remembers the last
-marker that the log had of the producer, and an answer counts only if there is none since.
+marker that the log had of the producer, and an answer counts only if there is none since. Otherwise the coordinator is
+asked again: the marker may have been that of the transaction before, late because its coordinator was.
 """
 
 from __future__ import annotations
@@ -133,6 +134,11 @@ class _Line:
     replica: Replica
     marker: int
     waiting: dict[Deferred[None], _Place] = field(factory=dict)
+
+    def saw_a_marker(self) -> bool:
+        """Whether one came since the last look."""
+        before, self.marker = self.marker, self.replica.log.producers.last_marker_offset(self.key.producer_id)
+        return self.marker != before
 
 
 @define(eq=False)
@@ -275,15 +281,19 @@ class Gate:
     def _answered(
         self, codes: Mapping[TopicPartition, ErrorCode], member: Member, lines: list[_Line], until: float
     ) -> None:
-        busy = []
+        busy, old = [], []
         for line in lines:
             code = codes.get(line.key.partition, ErrorCode.NETWORK_EXCEPTION)
             if code == ErrorCode.CONCURRENT_TRANSACTIONS and line.waiting and self._clock.seconds() < until:
                 busy.append(line)
+            elif code == ErrorCode.NONE and line.waiting and line.saw_a_marker():
+                old.append(line)
             else:
                 self._settle([line], None if code == ErrorCode.NONE else ApiError(code))
         if busy:
             self._clock.callLater(RETRY_SECONDS, self._ask, member, busy, until)
+        if old:
+            self._ask(member, old, until)
 
     def _failed(self, failure: Failure, lines: list[_Line]) -> None:
         if failure.check(ApiError):
@@ -317,11 +327,6 @@ class Gate:
         if not replica.partition.is_leader:
             return None  # It is refused as any other.
         producers = replica.log.producers
-        if producers.last_marker_offset(producer_id) != line.marker:
-            return ApiError(
-                ErrorCode.INVALID_TXN_STATE,
-                f"the transaction of producer {producer_id} was ended in {partition} while the coordinator was asked",
-            )
         if producers.get(producer_id) is None:
             lowest = 0 if line.member.add else self._lowest.get(key, place.sequence)
             if place.sequence > lowest:

@@ -326,7 +326,17 @@ class InLine(ParticipationCase):
         self.send(transactional(b"a"))
         self.marker()
         self.coordinator.answer()
+        self.assertEqual((self.results(), self.end()), ([], 1))
+        self.coordinator.answer(ErrorCode.INVALID_TXN_STATE)
         self.assertEqual((self.results(), self.end()), ([(ErrorCode.INVALID_TXN_STATE, -1)], 1))
+
+    def test_a_late_marker_in_between(self) -> None:
+        """If the marker ended the transaction before this one, the coordinator says so when it is asked again."""
+        self.send(transactional(b"a"), transactional(b"b", sequence=1))
+        self.marker()
+        self.coordinator.answer()
+        self.coordinator.answer()
+        self.assertEqual((self.results(), self.end()), ([(0, 1), (0, 2)], 3))
 
     def test_a_new_epoch_does_not_wait(self) -> None:
         """A new epoch of the producer does not wait for the old one, which is fenced by it."""

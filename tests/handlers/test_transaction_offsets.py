@@ -415,10 +415,10 @@ class AskingTests(TransactionCase):
         client.turn()
         self.assertEqual((client.answers(), self.flushLoggedErrors()), ([], []))
 
-    def test_the_transaction_ends_meanwhile(self) -> None:
-        """The answer is worth nothing then: what was appended would be of no transaction, and never end."""
+    def ended_meanwhile(self, again: ErrorCode) -> tuple[int, int]:
+        """The answer, and how the log grows, if a marker comes while the coordinator is asked, and is asked again then."""
         answer: Deferred[Any] = Deferred()
-        self.asked(answer)
+        questions = self.asked(answer, {self.place: again})
         self.client.send(self.producer.request({T0: 1}), 5)
         self.client.turn()
         shard = self.server.broker.group_coordinator.shard_of("g")
@@ -427,8 +427,16 @@ class AskingTests(TransactionCase):
         end = shard.log.end_offset
         answer.callback({self.place: ErrorCode.NONE})
         (told,) = self.client.answers()
-        self.assertEqual(told.topics[0].partitions[0].error_code, ErrorCode.INVALID_TXN_STATE)
-        self.assertEqual(shard.log.end_offset, end)
+        self.assertEqual(len(questions), 2)
+        return told.topics[0].partitions[0].error_code, shard.log.end_offset - end
+
+    def test_the_transaction_ends_meanwhile(self) -> None:
+        """The answer is worth nothing then: what was appended would be of no transaction, and never end."""
+        self.assertEqual(self.ended_meanwhile(ErrorCode.INVALID_TXN_STATE), (ErrorCode.INVALID_TXN_STATE, 0))
+
+    def test_the_one_before_ends_meanwhile(self) -> None:
+        """Its marker was late, and says nothing of this transaction."""
+        self.assertEqual(self.ended_meanwhile(ErrorCode.NONE), (ErrorCode.NONE, 1))
 
     def test_the_partition_moves_meanwhile(self) -> None:
         """The commit goes to whoever leads it now."""
