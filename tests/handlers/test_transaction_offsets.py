@@ -416,7 +416,7 @@ class AskingTests(TransactionCase):
         self.assertEqual((client.answers(), self.flushLoggedErrors()), ([], []))
 
     def ended_meanwhile(self, again: ErrorCode) -> tuple[int, int]:
-        """The answer, and how the log grows, if a marker comes while the coordinator is asked, and is asked again then."""
+        """The answer, and how the log grows, if a marker comes while the coordinator is asked: it is asked again."""
         answer: Deferred[Any] = Deferred()
         questions = self.asked(answer, {self.place: again})
         self.client.send(self.producer.request({T0: 1}), 5)
