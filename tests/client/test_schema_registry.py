@@ -7,12 +7,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from treq.testing import RequestTraversalAgent
-from twisted.internet import reactor as installed
 from twisted.internet.defer import CancelledError, Deferred, fail
 from twisted.internet.error import ConnectionRefusedError
 from twisted.internet.task import Clock
-from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
-from twisted.trial.unittest import SynchronousTestCase, TestCase
+from twisted.protocols.policies import WrappingFactory
+from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.client import ResponseDone
 from twisted.web.iweb import IAgent
 from twisted.web.server import Site
@@ -32,6 +31,7 @@ from logbus.client.serializers import SerializationError
 from logbus.client.webbody import BodyTooLarge, bounded_body
 from logbus.errors import ConfigError
 from logbus.testing.schema_registry import Registry
+from tests.net.fakes import Loop
 
 TEXT = '{"type": "string"}'
 URL = "http://registry:8081"
@@ -317,33 +317,27 @@ class BodyTests(SynchronousTestCase):
         response.body.connectionLost(Failure(ResponseDone()))
 
 
-class Connections(WrappingFactory):
-    """A site, and when nobody is connected to it."""
-
-    def __init__(self, site: Site) -> None:
-        super().__init__(site)
-        self.gone: Deferred[None] = Deferred()
-
-    def unregisterProtocol(self, p: ProtocolWrapper) -> None:
-        super().unregisterProtocol(p)
-        if not self.protocols:
-            self.gone.callback(None)
-
-
-class SocketTests(TestCase):
-    async def test_over_a_socket(self) -> None:
+class SocketTests(SynchronousTestCase):
+    def test_over_a_socket(self) -> None:
         """
         Twisted's own agent, and connections that are closed in the end.
         """
-        reactor: Any = installed
-        registry = Registry()
-        connections = Connections(Site(registry.resource))
-        port = reactor.listenTCP(0, connections, interface="127.0.0.1")
-        client = SchemaRegistry(reactor, f"http://127.0.0.1:{port.getHost().port}")
-        try:
+        loop = Loop()
+        self.addCleanup(loop.close)
+        # Names are looked up in threads, which nobody starts in a reactor that is turned by hand.
+        threads = loop.reactor.getThreadPool()
+        threads.start()
+        self.addCleanup(threads.stop)
+        connections = WrappingFactory(Site(Registry().resource, reactor=loop.reactor))
+        port = loop.reactor.listenTCP(0, connections, interface="127.0.0.1")
+        client = SchemaRegistry(loop.reactor, f"http://127.0.0.1:{port.getHost().port}")
+
+        async def talk() -> str:
             self.assertEqual(await client.register("s", TEXT), 1)
-            self.assertEqual((await client.version("s")).schema, TEXT)
-        finally:
+            found = (await client.version("s")).schema
             await client.close()
-            await connections.gone
-            await port.stopListening()
+            return found
+
+        talking = Deferred.fromCoroutine(talk())
+        loop.until(lambda: talking.called and not connections.protocols)
+        self.assertEqual(self.successResultOf(talking), TEXT)
