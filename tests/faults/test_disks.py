@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from logbus.records.batch import Record, encode_batch
+from logbus.records.batch import HEADER_SIZE, Record, encode_batch, iter_batches
 from logbus.testing.cluster import Cluster, ClusterBroker
 from tests.faults.conftest import load
 from tests.faults.logs import batches, directory_of, end_of
@@ -35,11 +35,13 @@ def emptied(directory: Path) -> None:
 
 
 def flipped(directory: Path) -> None:
-    """One bit in the middle of what was written last is another one."""
+    """One bit in the middle of what was written last is another one: in a batch's records, which its CRC is over."""
     path = last_segment(directory)
     data = bytearray(path.read_bytes())
     assert len(data) > 1000
-    data[len(data) // 2] ^= 0x10
+    middle = len(data) // 2
+    batch = max(at for at, _ in iter_batches(bytes(data)) if at <= middle)
+    data[max(middle, batch + HEADER_SIZE)] ^= 0x10
     path.write_bytes(data)
 
 
