@@ -17,7 +17,7 @@ from logbus.client.serializers import SerializationError, Serializer
 @frozen
 class Outgoing:
     """
-    A producer's ``on_send``.
+    What a producer does with a record before it queues it.
 
     :ivar key: makes bytes of keys; None: they are bytes.
     :ivar value: makes bytes of values.
@@ -29,7 +29,7 @@ class Outgoing:
 
     def __bool__(self) -> bool:
         """False if nothing becomes of records: who has neither pays nothing."""
-        return bool(self.interceptors or self.key or self.value)
+        return bool(self.interceptors) or self.key is not None or self.value is not None
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         """

@@ -37,7 +37,6 @@ from logbus.client.serializers import Serializer
 from logbus.client.telling import Telling
 from logbus.client.transaction import Transaction
 from logbus.client.transactional import TransactionManager
-from logbus.errors import LogbusError
 from logbus.records.batch import Headers
 from logbus.records.compression import Codec
 
@@ -69,10 +68,6 @@ class Producer:
         record's outcome. Default: keys are bytes.
     :param value_serializer: the same for values.
     :param interceptors: see :class:`~logbus.client.interceptors.ProducerInterceptor`.
-    :param on_send: called with each :class:`ProducerRecord`; what it returns is sent. A :class:`LogbusError` that it
-        raises is the record's outcome; another exception is logged, and the record sent as it was.
-    :param on_acknowledgement: called with the :class:`RecordMetadata` and the error, or None, of each record whose
-        outcome is known. An error in it is logged.
 
     :ivar metrics: what was done so far.
     :raises ValueError: a parameter is out of range, or does not go with another.
@@ -104,8 +99,6 @@ class Producer:
         key_serializer: Serializer | None = None,
         value_serializer: Serializer | None = None,
         interceptors: Sequence[ProducerInterceptor] = (),
-        on_send: Callable[[ProducerRecord], ProducerRecord] | None = None,
-        on_acknowledgement: Callable[[RecordMetadata, Exception | None], object] | None = None,
     ) -> None:
         if acks not in _ACKS:
             raise ValueError(f"acks is {acks!r}; it can be -1 (all), 0 or 1")
@@ -118,15 +111,8 @@ class Producer:
         self._wall_clock = wall_clock
         self._batch_bytes = batch_bytes
         hooks = ProducerInterceptors(tuple(interceptors))
-        outgoing = Outgoing(hooks, key_serializer, value_serializer)
-        if outgoing:
-            if on_send is not None or (hooks and on_acknowledgement is not None):
-                raise ValueError("interceptors and serializers go without on_send and on_acknowledgement")
-            on_send = outgoing.on_send
-        if hooks:
-            on_acknowledgement = hooks.on_acknowledgement
         self._hooks = hooks
-        self._on_send = on_send
+        self._outgoing = Outgoing(hooks, key_serializer, value_serializer)
         self.metrics = ProducerMetrics()
         self._accumulator = Accumulator(batch_bytes, codec, level)
         self._router = Router(self._accumulator, random, batch_bytes, partitioner)
@@ -141,13 +127,13 @@ class Producer:
             self._transactions.flush = self.flush
         else:
             identity = Identity(cluster, False if given_acks != -1 else enable_idempotence)
-        self._telling = Telling(on_acknowledgement, identity.failed)
+        self._telling = Telling(hooks, identity.failed)
         options = SenderOptions(given_acks, linger, delivery_timeout, request_timeout, request_bytes, metadata_max_age)
         self._sender = Sender(cluster, self._accumulator, identity, options, self.metrics)
         self._unfinished: dict[Batch, None] = {}
         self._closed = False
         # Whether records can go straight into batches.
-        self._is_plain = on_send is None and self._transactions is None
+        self._is_plain = not self._outgoing and self._transactions is None
 
     @property
     def buffered(self) -> int:
@@ -200,21 +186,15 @@ class Producer:
             return sent
         sent = Deferred(self._admission.withdraw)
         record = ProducerRecord(topic, value, key, partition, timestamp, headers)
-        if self._on_send is not None:
-            try:
-                record = self._on_send(record)
-            except LogbusError as e:
-                self._refused(record, sent, e)
-                return sent
-            except Exception:
-                self._log.failure("on_send failed for a record of topic {topic}", topic=topic)
         try:
+            record = self._outgoing.on_send(record)
             self._check_open()
             self._admission.take(record, sent)
         except Exception as e:
             self._refused(record, sent, e)
         else:
-            self._hooks.on_queued(record)
+            if not sent.called:
+                self._hooks.on_queued(record)
         return sent
 
     def put(
@@ -229,7 +209,7 @@ class Producer:
     ) -> tuple[Batch, int]:
         """
         Put a record into a batch at once, for who sends many: it asks the batches for their outcome, and :meth:`room`
-        for leave to go on. ``on_send`` and ``on_acknowledgement`` are not called.
+        for leave to go on. Serializers and interceptors are not called.
 
         :returns: the batch and the record's index in it.
         :raises ApiError: UNKNOWN_TOPIC_OR_PARTITION: the topic has no such partition.

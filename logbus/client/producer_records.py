@@ -37,7 +37,7 @@ class BufferFull(LogbusError):
 
 class ProducerRecord(NamedTuple):
     """
-    A record on its way out, as a producer gives it to ``on_send``.
+    A record on its way out, as a producer gives it to its interceptors.
 
     :ivar value: as the application gave it; once serializers have seen it, bytes or None. So is ``key``.
     :ivar partition: None: by the key, or any.

@@ -7,8 +7,8 @@ from typing import Any
 
 from attrs import frozen
 from twisted.internet.defer import Deferred
-from twisted.logger import Logger
 
+from logbus.client.interceptors import ProducerInterceptors
 from logbus.client.partition_queue import Batch, Outcome
 from logbus.client.producer_records import RecordMetadata
 
@@ -18,14 +18,12 @@ _new_tuple = tuple.__new__
 @frozen
 class Telling:
     """
-    :ivar on_acknowledgement: told, too; what it raises is logged.
+    :ivar interceptors: told, too, and before who waits.
     :ivar failed: told of each failure first.
     """
 
-    on_acknowledgement: Callable[[RecordMetadata, Exception | None], object] | None
+    interceptors: ProducerInterceptors
     failed: Callable[[Exception], object]
-
-    _log = Logger()
 
     def tell(self, batch: Batch, outcome: Outcome, sends: Sequence[Deferred[RecordMetadata] | None]) -> None:
         """The outcome of a batch is known."""
@@ -37,13 +35,13 @@ class Telling:
             return
         base, stamped = outcome
         offset, step = (base, 1) if base >= 0 else (-1, 0)
-        acknowledges = self.on_acknowledgement is not None
+        acknowledges = bool(self.interceptors)
         for timestamp, sent in zip(batch.stamps, sends, strict=True):
             if sent is not None and (acknowledges or not sent.called):
                 stamp = timestamp if stamped < 0 else stamped
                 metadata = _new_tuple(RecordMetadata, (topic, partition, offset, stamp))
                 if acknowledges:
-                    self._acknowledge(metadata, None)
+                    self.interceptors.on_acknowledgement(metadata, None)
                 if not sent.called:
                     sent.callback(metadata)
             offset += step
@@ -51,13 +49,6 @@ class Telling:
     def refuse(self, sent: Deferred[Any], error: Exception, metadata: RecordMetadata) -> None:
         """Nothing came of a record."""
         self.failed(error)
-        self._acknowledge(metadata, error)
+        self.interceptors.on_acknowledgement(metadata, error)
         if not sent.called:
             sent.errback(error)
-
-    def _acknowledge(self, metadata: RecordMetadata, error: Exception | None) -> None:
-        if self.on_acknowledgement is not None:
-            try:
-                self.on_acknowledgement(metadata, error)
-            except Exception:
-                self._log.failure("on_acknowledgement failed for a record of topic {topic}", topic=metadata.topic)

@@ -98,3 +98,26 @@ class OutgoingTests(SynchronousTestCase):
             self.brokers.settle(0.1)
         self.failureResultOf(sent, ApiError)
         self.assertEqual(self.notes.outcomes, [(RecordMetadata("nowhere", -1, -1, 1500), ApiError)])
+
+    def test_what_interceptors_raise_is_logged(self) -> None:
+        """
+        The record goes on as it was, and its outcome reaches who sent it, and the interceptors behind.
+        """
+
+        class Broken(ProducerInterceptor):
+            def _fail(self, *arguments: Any) -> Any:
+                raise ZeroDivisionError
+
+            on_send = on_queued = on_acknowledgement = _fail
+
+        producer = self.producer(interceptors=[Broken(), self.notes], value_serializer=JsonSerializer())
+        self.assertEqual(self.get(producer.send("t", [1])).offset, 0)
+        self.assertEqual(self.written(), [(None, b"[1,9]")])
+        self.failureResultOf(producer.send("t", None), RecordDropped)
+        refused = producer.send("t", [1], partition=3)
+        for _ in range(20):
+            self.brokers.settle(0.1)
+        self.failureResultOf(refused, ApiError)
+        self.assertEqual([error for _, error in self.notes.outcomes], [None, RecordDropped, ApiError])
+        self.assertEqual(len(self.notes.queued), 1, "what is refused was not queued")
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 3 + 2 + 2)

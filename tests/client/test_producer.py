@@ -10,9 +10,9 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.client.cluster import Cluster
-from logbus.client.producer import BufferFull, DeliveryFailed, Producer, ProducerRecord, RecordMetadata
+from logbus.client.producer import BufferFull, DeliveryFailed, Producer, RecordMetadata
 from logbus.client.retry import Unreachable
-from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.errors import ApiError, ErrorCode
 from logbus.records.batch import iter_records
 from logbus.records.compression import Codec
 from logbus.wire.messages.records import (
@@ -372,37 +372,6 @@ class ProducerTests(SynchronousTestCase):
                 self.brokers.clock.advance(0)
                 self.successResultOf(room)
         self.assertTrue(2 < turns < 30, turns)
-
-    def test_hooks(self) -> None:
-        """
-        They see each record and its outcome, and what they raise breaks nothing.
-        """
-        self.brokers.add("t")
-        seen: list[tuple[RecordMetadata, Exception | None]] = []
-
-        def on_send(record: ProducerRecord) -> ProducerRecord:
-            if record.value == b"drop":
-                raise LogbusError("dropped")
-            if record.value == b"break":
-                raise ZeroDivisionError
-            return record._replace(value=(record.value or b"") + b"!")
-
-        def on_acknowledgement(metadata: RecordMetadata, error: Exception | None) -> None:
-            seen.append((metadata, error))
-            raise ZeroDivisionError
-
-        producer = self.producer(on_send=on_send, on_acknowledgement=on_acknowledgement)
-        sent = [producer.send("t", value) for value in (b"a", b"drop", b"break")]
-        missing = producer.send("t", b"b", partition=3)
-        self.lingered()
-        self.failureResultOf(sent.pop(1), LogbusError)
-        self.failureResultOf(missing, ApiError)
-        self.assertEqual(self.values(), [b"a!", b"break"])
-        self.assertEqual([self.successResultOf(each).offset for each in sent], [0, 1])
-        self.assertEqual(
-            sorted((each.partition, each.offset) for each, _ in seen), [(-1, -1), (-1, -1), (0, 0), (0, 1)]
-        )
-        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 5)
 
     def test_a_partitioner_of_ones_own(self) -> None:
         """
