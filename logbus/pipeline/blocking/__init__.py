@@ -1,0 +1,1 @@
+"""A small client that blocks, for processes without a reactor: Spark's drivers and workers."""

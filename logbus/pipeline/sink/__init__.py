@@ -1,0 +1,1 @@
+"""Writing what Spark has to topics."""

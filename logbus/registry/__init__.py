@@ -1,0 +1,1 @@
+"""A schema registry on the admin listener, which keeps its schemas in a topic."""
