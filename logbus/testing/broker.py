@@ -23,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
+from logbus.testing.ports import HeldPorts
 from logbus.testing.process import BrokerFailed, BrokerProcess
 
 __all__ = ["TEST_CONFIG", "Broker", "BrokerFailed", "close_reactor", "local_listener", "private_reactor"]
@@ -75,6 +76,8 @@ class Broker:
         self._temporary = data_dir is None
         self.data_dir = Path(tempfile.mkdtemp(prefix="logbus-")) if data_dir is None else Path(data_dir)
         self._addresses: dict[str, str] = {}
+        self._held = HeldPorts()
+        self._ports: dict[str, int] = {}
         self._runner: _Runner | None = None
 
     @property
@@ -183,6 +186,7 @@ class Broker:
         try:
             self.stop()
         finally:
+            self._held.close()
             if self._temporary:
                 shutil.rmtree(self.data_dir, ignore_errors=True)
 
@@ -199,7 +203,10 @@ class Broker:
         return BrokerProcess(self.config, self.data_dir, [local_listener(name, port) for name, port in ports.items()])
 
     def _port(self, name: str) -> int:
-        return int(self._addresses[name].rpartition(":")[2]) if name in self._addresses else 0
+        """The port of a listener: the same at every start until the broker is closed."""
+        if name not in self._ports:
+            self._ports[name] = self._held.free("127.0.0.1")
+        return self._ports[name]
 
     def __enter__(self) -> Broker:
         try:

@@ -38,7 +38,7 @@ from logbus.testing.broker import TEST_CONFIG, Broker, _Runner, local_listener
 from logbus.testing.links import EVERYBODY, Network, Way
 from logbus.testing.process import BrokerFailed, BrokerProcess
 from logbus.testing.treeview import NotInTime, TreeView
-from logbus.testing.zookeeper import ZooKeeper, free_port
+from logbus.testing.zookeeper import ZooKeeper
 
 T = TypeVar("T")
 
@@ -112,7 +112,7 @@ class ClusterBroker(Broker):
 
     def _wire(self, network: Network, servers: Sequence[tuple[str, int]]) -> str:
         """Lay its ways to ZooKeeper, and everybody's to it; ``zookeeper.connect`` of it."""
-        self._at = (self._at[0], free_port(self._at[0]))
+        self._at = (self._at[0], self._held.free(self._at[0]))
         host, port = network.add(self.node, self._at)
         self._advertised = f"{REPLICATION}={host}:{port}"
         ways = [network.add(ZOOKEEPER, server, self.node, self._note_session) for server in servers]

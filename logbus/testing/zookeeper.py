@@ -21,13 +21,14 @@ import struct
 import subprocess
 import tempfile
 import time
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 
 from attrs import define, field
 
 from logbus.errors import LogbusError
+from logbus.testing.ports import HeldPorts
 
 JAR = Path("/usr/share/java/zookeeper.jar")
 
@@ -117,9 +118,9 @@ class ZooKeeper:
         self.timeout = timeout
         self._temporary = home is None
         self._home = Path(tempfile.mkdtemp(prefix="logbus-zookeeper-")) if home is None else home
+        self._held = HeldPorts()
         atexit.register(self.close)
-        with ExitStack() as held:
-            ports = [[_free_port(held, _host(number)) for _ in range(3)] for number in range(1, servers + 1)]
+        ports = [[self._held.free(_host(number)) for _ in range(3)] for number in range(1, servers + 1)]
         members = [
             f"server.{number}={_host(number)}:{peers}:{election}"
             for number, (_, peers, election) in enumerate(ports, 1)
@@ -241,11 +242,12 @@ class ZooKeeper:
     def close(self) -> None:
         """End all, and remove their data."""
         atexit.unregister(self.close)
-        if not self._temporary:
+        if self._temporary:
+            self.kill()
+            shutil.rmtree(self._home, ignore_errors=True)
+        else:
             self.stop()
-            return
-        self.kill()
-        shutil.rmtree(self._home, ignore_errors=True)
+        self._held.close()
 
     def _configure(self, number: int, port: int, members: list[str]) -> _Server:
         directory = self._home / str(number)
@@ -290,20 +292,6 @@ class ZooKeeper:
 def _host(number: int) -> str:
     """An address for each server: one can be cut off from the others."""
     return f"127.0.7.{number}" if os.uname().sysname == "Linux" else "127.0.0.1"
-
-
-def _free_port(held: ExitStack, host: str) -> int:
-    """A port that nobody has, and that is not given twice while ``held`` is open."""
-    probe = held.enter_context(socket.socket())
-    probe.bind((host, 0))
-    port: int = probe.getsockname()[1]
-    return port
-
-
-def free_port(host: str) -> int:
-    """A port of an address that nobody has at the moment."""
-    with ExitStack() as held:
-        return _free_port(held, host)
 
 
 def _framed(message: bytes) -> bytes:
