@@ -4,7 +4,10 @@ Apache Kafka's jars, fetched from Maven Central with the ordinary ``mvn`` client
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 #: The release compared with unless told otherwise.
@@ -52,14 +55,28 @@ def tools_jars(version: str, cache: Path) -> Path:
     return _jars(cache / f"kafka-tools-{version}", wanted)
 
 
+@contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    """One process at a time fills a directory: the tests run in several."""
+    with (home / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def _jars(home: Path, dependencies: list[tuple[str, str, str]]) -> Path:
-    jars = home / "jars"
-    if (home / "complete").exists():
-        return jars
-    home.mkdir(parents=True, exist_ok=True)
+    if not (home / "complete").exists():
+        home.mkdir(parents=True, exist_ok=True)
+        with _alone(home):
+            if not (home / "complete").exists():
+                _fetch(home, dependencies)
+    return home / "jars"
+
+
+def _fetch(home: Path, dependencies: list[tuple[str, str, str]]) -> None:
     wanted = "\n".join(_DEPENDENCY.format(*one) for one in dependencies)
     (home / "pom.xml").write_text(_POM.format(name=home.name, dependencies=wanted))
-    command = ["mvn", "-B", "-q", "dependency:copy-dependencies", f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
+    directory = f"-DoutputDirectory={home / 'jars'}"
+    command = ["mvn", "-B", "-q", "dependency:copy-dependencies", directory, "-DincludeScope=runtime"]
     try:
         done = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=900, check=False)
     except FileNotFoundError:
@@ -67,4 +84,3 @@ def _jars(home: Path, dependencies: list[tuple[str, str, str]]) -> Path:
     if done.returncode:
         raise RuntimeError(f"mvn could not fetch {home.name}:\n{done.stdout[-2000:]}")
     (home / "complete").touch()
-    return jars
