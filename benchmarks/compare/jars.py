@@ -56,9 +56,9 @@ def tools_jars(version: str, cache: Path) -> Path:
 
 
 @contextmanager
-def _alone(home: Path) -> Iterator[None]:
-    """One process at a time fills a directory: the tests run in several."""
-    with (home / "lock").open("w") as lock:
+def _alone(cache: Path) -> Iterator[None]:
+    """One process at a time fetches anything: tests run in several, and Maven's own cache is for one."""
+    with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -66,7 +66,7 @@ def _alone(home: Path) -> Iterator[None]:
 def _jars(home: Path, dependencies: list[tuple[str, str, str]]) -> Path:
     if not (home / "complete").exists():
         home.mkdir(parents=True, exist_ok=True)
-        with _alone(home):
+        with _alone(home.parent):
             if not (home / "complete").exists():
                 _fetch(home, dependencies)
     return home / "jars"
