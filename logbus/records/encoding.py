@@ -1,35 +1,44 @@
 """
-Records to bytes and back, by the compiled kernel where it was built, else by the same source as it is.
+Records to bytes, and bytes to records or columns: compiled where it was built, else by the same in Python.
 
-The environment variable ``LOGBUS_PURE`` says to do without the compiled one.
+The environment variable ``LOGBUS_PURE`` says to do without the compiled ones.
 """
 
 from __future__ import annotations
 
 import os
 from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
 
-from logbus.records import kernel
+from logbus.records import columnar, kernel
 
 
-def _chosen() -> object:
+def _chosen(pure: ModuleType, name: str) -> ModuleType:
     if not os.environ.get("LOGBUS_PURE"):
         try:
-            compiled = import_module("logbus.records._kernel")
+            compiled = import_module(name)
         except ImportError:
-            return kernel  # The installation found no compiler.
+            return pure  # The installation found no compiler.
         # In a checkout it may have been compiled from another source.
-        if getattr(compiled, "REVISION", 0) == kernel.REVISION:
+        if getattr(compiled, "REVISION", 0) == pure.REVISION:
             return compiled
-    return kernel
+    return pure
 
 
-_kernel = _chosen()
+_kernel = _chosen(kernel, "logbus.records._kernel")
+_columnar = _chosen(columnar, "logbus.records._columnar")
 
 IS_COMPILED = _kernel is not kernel
+COLUMNS_ARE_COMPILED = _columnar is not columnar
 
 encode_record = kernel.encode_record
 decode_records = kernel.decode_records
 if IS_COMPILED:
-    encode_record = _kernel.encode_record  # type: ignore[attr-defined]
-    decode_records = _kernel.decode_records  # type: ignore[attr-defined]
+    encode_record = _kernel.encode_record
+    decode_records = _kernel.decode_records
+
+if TYPE_CHECKING:
+    from logbus.records.columnar import Columns as Columns
+else:
+    Columns = _columnar.Columns
