@@ -1,0 +1,273 @@
+"""
+What a table consists of, as a log of commits; pure.
+
+Each commit is one JSON document with a number, the one after the last. It says which files came and went and, of the
+topics, which offsets the files hold: so records and offsets are committed together, by one file that appears whole or
+not at all. The state of the table is what all commits in order make; a snapshot is such a state, to begin from.
+
+A commit of kind ``claim`` changes nothing: a job writes it before it begins. The number is then taken, and the job that
+worked before cannot commit what it has not committed yet.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+import attrs
+from attrs import field, frozen
+
+from logbus.pipeline.errors import LakeError
+from logbus.pipeline.lake.ranges import Offsets
+
+FORMAT = 1
+"""Of the JSON. A table of a newer one is left alone."""
+
+
+class Kind(Enum):
+    """Why there is a commit."""
+
+    CLAIM = "claim"
+    LOAD = "load"
+    COMPACT = "compact"
+
+
+@frozen
+class DataFile:
+    """
+    A Parquet file.
+
+    :ivar path: relative to the table.
+    :ivar size: bytes;  ``records``: rows.
+    """
+
+    path: str
+    size: int
+    records: int
+
+
+@frozen
+class TopicOffsets:
+    """
+    What of a topic is in a table.
+
+    :ivar topic_id: tells a topic from one of the same name that was deleted; "" where brokers give none.
+    :ivar partitions: the offsets by partition.
+    """
+
+    topic_id: str
+    partitions: Mapping[int, Offsets]
+
+    def merged(self, name: str, other: TopicOffsets) -> TopicOffsets:
+        """
+        What both hold.
+
+        :raise LakeError: an offset is in both, or they are of different topics.
+        """
+        if other.topic_id != self.topic_id:
+            raise LakeError(
+                f"topic {name!r} has id {other.topic_id}, the one in the table {self.topic_id}: it was deleted and "
+                "created again; load it into a table of its own"
+            )
+        partitions = dict(self.partitions)
+        for partition, offsets in other.partitions.items():
+            held = partitions.get(partition, Offsets())
+            if twice := held & offsets:
+                raise LakeError(f"{name}-{partition}: offsets {twice.ranges} are in the table already")
+            partitions[partition] = held | offsets
+        return TopicOffsets(self.topic_id, partitions)
+
+
+@frozen(kw_only=True)
+class Commit:
+    """
+    One change of a table.
+
+    :ivar number: from 1 on, without gaps.
+    :ivar at_ms: when, in milliseconds since 1970; only to be read by people.
+    :ivar writer: the job's run; unique.
+    :ivar staging: the directory below the table in which the new files are until they are moved; "" for none.
+    :ivar added: the new files, by the paths they are to have.
+    :ivar removed: paths of files that are no longer part of the table.
+    :ivar offsets: what the new files hold, by topic; of a compaction nothing, as the table held it before.
+    """
+
+    number: int
+    kind: Kind
+    at_ms: int
+    writer: str
+    staging: str = ""
+    added: tuple[DataFile, ...] = ()
+    removed: tuple[str, ...] = ()
+    offsets: Mapping[str, TopicOffsets] = field(factory=dict)
+
+    def as_json(self) -> bytes:
+        """The document."""
+        return _dumped(self._document())
+
+    def _document(self) -> dict[str, Any]:
+        return {
+            "number": self.number,
+            "kind": self.kind.value,
+            "at_ms": self.at_ms,
+            "writer": self.writer,
+            "staging": self.staging,
+            "added": [attrs.asdict(each) for each in self.added],
+            "removed": list(self.removed),
+            "offsets": _topics_document(self.offsets),
+        }
+
+    @classmethod
+    def from_json(cls, name: str, text: bytes) -> Commit:
+        """
+        Read a document.
+
+        :param name: of the file, for errors.
+        :raise LakeError: it is not one, or one of a newer format.
+        """
+        return cls._of(name, _loaded(name, text))
+
+    @classmethod
+    def _of(cls, name: str, document: Mapping[str, Any]) -> Commit:
+        try:
+            return cls(
+                number=document["number"],
+                kind=Kind(document["kind"]),
+                at_ms=document["at_ms"],
+                writer=document["writer"],
+                staging=document["staging"],
+                added=_files(document["added"]),
+                removed=tuple(document["removed"]),
+                offsets=_topics(document["offsets"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as e:
+            raise LakeError(f"{name} is not a commit of a table: {e!r}") from e
+
+
+@frozen(kw_only=True)
+class State:
+    """
+    A table after a commit.
+
+    :ivar number: the last commit's; 0 before the first.
+    :ivar writer: who wrote it.
+    :ivar files: what the table consists of, by path.
+    :ivar offsets: what is in it, by topic.
+    :ivar last_change: the last commit that was no claim: its files may not have been moved yet.
+    """
+
+    number: int = 0
+    writer: str = ""
+    files: Mapping[str, DataFile] = field(factory=dict)
+    offsets: Mapping[str, TopicOffsets] = field(factory=dict)
+    last_change: Commit | None = None
+
+    def after(self, commit: Commit) -> State:
+        """
+        The table after one more commit.
+
+        :raise LakeError: it is not the next, or contradicts what is there.
+        """
+        if commit.number != self.number + 1:
+            raise LakeError(f"commit {commit.number} cannot follow commit {self.number}")
+        files = dict(self.files)
+        for path in commit.removed:
+            if files.pop(path, None) is None:
+                raise LakeError(f"commit {commit.number} removes {path}, which the table does not have")
+        for each in commit.added:
+            if each.path in files:
+                raise LakeError(f"commit {commit.number} adds {each.path}, which the table has already")
+            files[each.path] = each
+        offsets = dict(self.offsets)
+        for name, added in commit.offsets.items():
+            before = offsets.get(name)
+            offsets[name] = added if before is None else before.merged(name, added)
+        return State(
+            number=commit.number,
+            writer=commit.writer,
+            files=files,
+            offsets=offsets,
+            last_change=self.last_change if commit.kind is Kind.CLAIM else commit,
+        )
+
+    def held(self, topic: str, partition: int) -> Offsets:
+        """What the table has of a partition."""
+        known = self.offsets.get(topic)
+        return Offsets() if known is None else known.partitions.get(partition, Offsets())
+
+    def as_json(self) -> bytes:
+        """The document of a snapshot."""
+        return _dumped(
+            {
+                "number": self.number,
+                "writer": self.writer,
+                "files": [attrs.asdict(each) for each in self.files.values()],
+                "offsets": _topics_document(self.offsets),
+                "last_change": None if self.last_change is None else self.last_change._document(),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, name: str, text: bytes) -> State:
+        """
+        Read a snapshot.
+
+        :raise LakeError: it is not one, or one of a newer format.
+        """
+        document = _loaded(name, text)
+        try:
+            change = document["last_change"]
+            return cls(
+                number=document["number"],
+                writer=document["writer"],
+                files={each.path: each for each in _files(document["files"])},
+                offsets=_topics(document["offsets"]),
+                last_change=None if change is None else Commit._of(name, change),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as e:
+            raise LakeError(f"{name} is not a snapshot of a table: {e!r}") from e
+
+
+def _dumped(document: Mapping[str, Any]) -> bytes:
+    return json.dumps({"format": FORMAT, **document}, separators=(",", ":")).encode()
+
+
+def _loaded(name: str, text: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+    except ValueError as e:
+        raise LakeError(f"{name} is not JSON: {e}") from e
+    if not isinstance(document, dict):
+        raise LakeError(f"{name} is not a JSON object")
+    if document.get("format") != FORMAT:
+        raise LakeError(f"{name} is of format {document.get('format')!r}, this program reads and writes {FORMAT}")
+    return document
+
+
+def _files(values: Any) -> tuple[DataFile, ...]:
+    return tuple(DataFile(each["path"], each["size"], each["records"]) for each in values)
+
+
+def _topics(values: Any) -> dict[str, TopicOffsets]:
+    return {
+        name: TopicOffsets(
+            topic["topic_id"],
+            {
+                int(partition): Offsets.of(*((int(start), int(end)) for start, end in ranges))
+                for partition, ranges in topic["partitions"].items()
+            },
+        )
+        for name, topic in values.items()
+    }
+
+
+def _topics_document(topics: Mapping[str, TopicOffsets]) -> dict[str, Any]:
+    return {
+        name: {
+            "topic_id": topic.topic_id,
+            "partitions": {str(number): offsets.ranges for number, offsets in topic.partitions.items()},
+        }
+        for name, topic in topics.items()
+    }

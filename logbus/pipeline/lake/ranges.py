@@ -1,0 +1,85 @@
+"""
+Sets of offsets, as ranges: what of a partition is in a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from attrs import frozen
+
+Range = tuple[int, int]
+"""The first offset, and the one behind the last."""
+
+
+def _joined(ranges: Iterable[Range]) -> Iterator[Range]:
+    """Sorted ranges, those that touch or overlap made one."""
+    open_range: Range | None = None
+    for start, end in sorted(each for each in ranges if each[0] < each[1]):
+        if open_range is not None and start <= open_range[1]:
+            open_range = (open_range[0], max(end, open_range[1]))
+        else:
+            if open_range is not None:
+                yield open_range
+            open_range = (start, end)
+    if open_range is not None:
+        yield open_range
+
+
+@frozen
+class Offsets:
+    """
+    A set of offsets of one partition.
+
+    :ivar ranges: disjoint, none empty, none beside another, rising.
+    """
+
+    ranges: tuple[Range, ...] = ()
+
+    @classmethod
+    def of(cls, *ranges: Range) -> Offsets:
+        """
+        The offsets of any ranges.
+
+        :raise ValueError: a range is negative.
+        """
+        for start, end in ranges:
+            if not 0 <= start <= end:
+                raise ValueError(f"{start}..{end} is no range of offsets")
+        return cls(tuple(_joined(ranges)))
+
+    def __or__(self, other: Offsets) -> Offsets:
+        return Offsets(tuple(_joined((*self.ranges, *other.ranges))))
+
+    def __and__(self, other: Offsets) -> Offsets:
+        mine, theirs, both = list(self.ranges), list(other.ranges), []
+        while mine and theirs:
+            start, end = max(mine[0][0], theirs[0][0]), min(mine[0][1], theirs[0][1])
+            if start < end:
+                both.append((start, end))
+            (mine if mine[0][1] <= theirs[0][1] else theirs).pop(0)
+        return Offsets(tuple(both))
+
+    def __sub__(self, other: Offsets) -> Offsets:
+        left = []
+        for start, end in self.ranges:
+            for first, behind in other.ranges:
+                if behind <= start or end <= first:
+                    continue
+                if start < first:
+                    left.append((start, first))
+                start = behind
+            if start < end:
+                left.append((start, end))
+        return Offsets(tuple(left))
+
+    def __bool__(self) -> bool:
+        return bool(self.ranges)
+
+    def __len__(self) -> int:
+        return sum(end - start for start, end in self.ranges)
+
+    @property
+    def end(self) -> int:
+        """Behind the last offset; 0 of none."""
+        return self.ranges[-1][1] if self.ranges else 0

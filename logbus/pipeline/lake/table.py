@@ -1,0 +1,239 @@
+"""
+A table: a directory of Parquet files, and beside them the log of its commits.
+
+::
+
+    date=2026-11-21/hour=13/part-....parquet   what any reader of Parquet sees
+    _logbus/commits/00000000000000000012.json  a commit
+    _logbus/snapshots/00000000000000000010.json  what commits up to it make
+    _logbus/staging/<writer>/...               files that are not committed, or not yet moved into place
+
+Spark and other readers pass over names that begin with ``_``. A job works like this:
+
+1. :meth:`Table.claim`: finish what the last commit began, and take the next number. A job that worked before and lives
+   on cannot commit any more.
+2. Write Parquet files below :attr:`Table.staging`.
+3. :meth:`Table.commit`: one file appears that names them and the offsets in them; then they are moved into place.
+
+Killed before 3, nothing has happened; the next claim deletes what lies in staging. Killed within, the commit either is
+there, and the next claim moves the files, or is not. A file is in one place at any time, so who reads the directory
+without looking at the commits never sees a record of a load twice.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from logbus.pipeline.errors import LakeError, TakenOver
+from logbus.pipeline.lake.files import Files, files_at
+from logbus.pipeline.lake.manifest import Commit, DataFile, Kind, State, TopicOffsets
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HOME = "_logbus"
+COMMITS = f"{HOME}/commits"
+SNAPSHOTS = f"{HOME}/snapshots"
+STAGING = f"{HOME}/staging"
+SNAPSHOT_EVERY = 50
+"""Commits between snapshots."""
+
+KEEP = 100
+"""Commits that are kept behind a snapshot, for people and for readers that are on their way."""
+
+_DIGITS = 20
+
+
+def _name(directory: str, number: int) -> str:
+    return f"{directory}/{number:0{_DIGITS}}.json"
+
+
+def _number(name: str) -> int | None:
+    stem, dot, ending = name.partition(".")
+    return int(stem) if dot and ending == "json" and stem.isdigit() else None
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+@define(eq=False)
+class Table:
+    """
+    :param files: its directory.
+    :param clock: milliseconds since 1970.
+
+    :ivar state: as of the last look.
+    :ivar writer: this job's run.
+    """
+
+    files: Files
+    _clock: Callable[[], int] = _now_ms
+    writer: str = field(factory=lambda: uuid.uuid4().hex)
+    state: State = field(factory=State, init=False)
+
+    @classmethod
+    def at(cls, spark: SparkSession, url: str) -> Table:
+        """
+        The table at a URL or a path; a directory that does not exist is an empty one.
+
+        :raise LakeError: it holds files, but is no table, or is damaged.
+        """
+        table = cls(files_at(spark, url))
+        table.refresh()
+        return table
+
+    @property
+    def staging(self) -> str:
+        """Where this job's files go before they are committed, relative to the table."""
+        return f"{STAGING}/{self.writer}"
+
+    @property
+    def staging_url(self) -> str:
+        """The same for Spark."""
+        return f"{self.files.url}/{self.staging}"
+
+    def refresh(self) -> State:
+        """
+        Look what is there.
+
+        :raise LakeError: a commit is missing or damaged.
+        """
+        while True:
+            try:
+                self.state = self._read()
+                return self.state
+            except FileNotFoundError:
+                continue  # Commits were deleted behind a newer snapshot while we read them.
+
+    def _read(self) -> State:
+        snapshots = [number for name in self.files.names(SNAPSHOTS) if (number := _number(name)) is not None]
+        state = State()
+        if snapshots:
+            name = _name(SNAPSHOTS, max(snapshots))
+            state = State.from_json(name, self.files.read(name))
+        if self.state.number > state.number:
+            state = self.state
+        numbers = sorted(number for name in self.files.names(COMMITS) if (number := _number(name)) is not None)
+        if not numbers and not snapshots and any(not each.startswith((".", "_")) for each in self.files.names("")):
+            raise LakeError(f"{self.files.url} holds files, but no {COMMITS}: it is not a table of logbus")
+        for number in numbers:
+            if number > state.number:
+                name = _name(COMMITS, number)
+                state = state.after(Commit.from_json(name, self.files.read(name)))
+        return state
+
+    def claim(self) -> None:
+        """
+        Become the one job that writes: finish the last commit, and end what other jobs were about to commit.
+
+        Whoever comes last has it.
+        """
+        while True:
+            self.refresh()
+            if self.state.last_change is not None:
+                self._settle(self.state.last_change)
+            try:
+                self._append(Kind.CLAIM, (), (), {}, staging="")
+            except TakenOver:
+                continue  # Somebody committed or claimed between our look and now.
+            for name in self.files.names(STAGING):
+                self.files.delete(f"{STAGING}/{name}")
+            return
+
+    def commit(
+        self,
+        kind: Kind,
+        added: Iterable[DataFile],
+        offsets: Mapping[str, TopicOffsets],
+        removed: Iterable[str] = (),
+    ) -> Commit:
+        """
+        Make files that are below :attr:`staging` part of the table, together with the offsets in them.
+
+        :param added: the files, by the paths they shall have: they are now below :attr:`staging` by these.
+        :raise TakenOver: another job has claimed the table; nothing has happened.
+        :raise LakeError: an offset is in the table already; nothing has happened.
+        """
+        added = tuple(added)
+        self.files.sync(f"{self.staging}/{each.path}" for each in added)
+        commit = self._append(kind, added, tuple(removed), offsets, self.staging if added else "")
+        self._settle(commit)
+        if commit.number % SNAPSHOT_EVERY == 0:
+            self._snapshot()
+        return commit
+
+    def _append(
+        self,
+        kind: Kind,
+        added: tuple[DataFile, ...],
+        removed: tuple[str, ...],
+        offsets: Mapping[str, TopicOffsets],
+        staging: str,
+    ) -> Commit:
+        commit = Commit(
+            number=self.state.number + 1,
+            kind=kind,
+            at_ms=self._clock(),
+            writer=self.writer,
+            staging=staging,
+            added=added,
+            removed=removed,
+            offsets=offsets,
+        )
+        after = self.state.after(commit)
+        try:
+            self.files.create(_name(COMMITS, commit.number), commit.as_json())
+        except FileExistsError as e:
+            other = self.refresh()
+            raise TakenOver(
+                f"{self.files.url}: job {other.writer} has made commit {other.number} where this job, {self.writer}, "
+                "was to make one: two jobs write to one table, and the later one goes on"
+            ) from e
+        self.state = after
+        return commit
+
+    def _settle(self, commit: Commit) -> None:
+        """Bring the files to where a commit says they are; again, if it was done before."""
+        for path in commit.removed:
+            self.files.delete(path)
+        for each in commit.added:
+            try:
+                self.files.move(f"{commit.staging}/{each.path}", each.path)
+            except FileNotFoundError as e:
+                raise LakeError(
+                    f"{self.files.url}: commit {commit.number} names {each.path}, which is not there"
+                ) from e
+        if commit.staging:
+            self.files.delete(commit.staging)
+
+    def _snapshot(self) -> None:
+        number = self.state.number
+        try:
+            self.files.create(_name(SNAPSHOTS, number), self.state.as_json())
+        except FileExistsError:
+            pass
+        for directory, upto in ((COMMITS, number - KEEP), (SNAPSHOTS, number - KEEP - 1)):
+            for name in self.files.names(directory):
+                if (old := _number(name)) is not None and old <= upto:
+                    self.files.delete(f"{directory}/{name}")
+
+    def paths(self, prefix: str = "") -> list[str]:
+        """URLs of the table's files whose paths begin so, where they are now."""
+        return [f"{self.files.url}/{path}" for path in self.state.files if path.startswith(prefix)]
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """
+        The table as of the last :meth:`refresh`: whatever is being committed or compacted beside it.
+
+        :raise LakeError: it is empty.
+        """
+        paths = [each for each in self.paths() if not each.removeprefix(self.files.url + "/").startswith("_")]
+        if not paths:
+            raise LakeError(f"{self.files.url} has no records yet")
+        return spark.read.option("basePath", self.files.url).parquet(*paths)

@@ -1,0 +1,268 @@
+"""Tables of the lake without Spark: sets of offsets, the log of commits, and jobs that die at any moment."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from unittest import TestCase
+
+from attrs import define, field
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logbus.pipeline.errors import LakeError, TakenOver
+from logbus.pipeline.lake import table as tables
+from logbus.pipeline.lake.files import LocalFiles
+from logbus.pipeline.lake.manifest import Commit, DataFile, Kind, State, TopicOffsets
+from logbus.pipeline.lake.ranges import Offsets
+from logbus.pipeline.lake.table import Table
+
+RANGES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 8)).map(lambda each: (each[0], each[0] + each[1])))
+
+
+def _set(offsets: Offsets) -> set[int]:
+    return {each for start, end in offsets.ranges for each in range(start, end)}
+
+
+class OffsetsTests(TestCase):
+    """Sets of offsets are sets."""
+
+    @given(RANGES, RANGES)
+    def test_as_sets(self, one: list[tuple[int, int]], other: list[tuple[int, int]]) -> None:
+        """Union, intersection, difference and size are those of the sets; equal sets are equal."""
+        a, b = Offsets.of(*one), Offsets.of(*other)
+        self.assertEqual(_set(a | b), _set(a) | _set(b))
+        self.assertEqual(_set(a & b), _set(a) & _set(b))
+        self.assertEqual(_set(a - b), _set(a) - _set(b))
+        self.assertEqual(len(a), len(_set(a)))
+        self.assertEqual(a.end, max(_set(a), default=-1) + 1)
+        self.assertEqual(bool(a), bool(_set(a)))
+        for each in (a, a | b, a & b, a - b):
+            self.assertEqual(each, Offsets.of(*((offset, offset + 1) for offset in _set(each))))
+
+    def test_refuses_what_is_no_range(self) -> None:
+        """A range goes up, from 0 on."""
+        for each in ((-1, 3), (5, 4)):
+            with self.assertRaisesRegex(ValueError, f"{each[0]}..{each[1]} is no range"):
+                Offsets.of(each)
+
+
+def _load(number: int, start: int, end: int, path: str = "", topic_id: str = "one") -> Commit:
+    return Commit(
+        number=number,
+        kind=Kind.LOAD,
+        at_ms=7,
+        writer="w",
+        staging="s",
+        added=(DataFile(path or f"part-{number}", 10, end - start),),
+        offsets={"t": TopicOffsets(topic_id, {0: Offsets.of((start, end))})},
+    )
+
+
+class StateTests(TestCase):
+    """Commits make a state, and contradictions are refused."""
+
+    def test_commits_and_snapshots_survive_json(self) -> None:
+        """What is read is what was written."""
+        state = State().after(_load(1, 0, 5)).after(Commit(number=2, kind=Kind.CLAIM, at_ms=8, writer="v"))
+        self.assertEqual(State.from_json("x", state.as_json()), state)
+        self.assertEqual(Commit.from_json("x", _load(3, 5, 9).as_json()), _load(3, 5, 9))
+        self.assertEqual(state.held("t", 0), Offsets.of((0, 5)))
+        self.assertEqual(state.held("t", 1), Offsets())
+        self.assertEqual(state.held("u", 0), Offsets())
+        self.assertEqual(state.last_change, _load(1, 0, 5))
+
+    def test_contradictions(self) -> None:
+        """No number is left out, no offset and no file comes twice, nothing goes that is not there, no id changes."""
+        state = State().after(_load(1, 0, 5))
+        for commit, words in (
+            (_load(3, 5, 6), "commit 3 cannot follow commit 1"),
+            (_load(2, 4, 6), r"t-0: offsets \(\(4, 5\),\) are in the table already"),
+            (_load(2, 5, 6, "part-1"), "adds part-1, which the table has already"),
+            (_load(2, 5, 6, topic_id="two"), "deleted and created again"),
+            (Commit(number=2, kind=Kind.COMPACT, at_ms=0, writer="w", removed=("part-9",)), "removes part-9"),
+        ):
+            with self.subTest(words), self.assertRaisesRegex(LakeError, words):
+                state.after(commit)
+
+    def test_damaged_documents(self) -> None:
+        """A damaged or newer document is named."""
+        whole = _load(1, 0, 5).as_json()
+        for text, words in (
+            (whole[:-9], "x is not JSON"),
+            (b"[]", "x is not a JSON object"),
+            (whole.replace(b'"format":1', b'"format":2'), "x is of format 2, this program reads and writes 1"),
+            (whole.replace(b'"load"', b'"lode"'), "x is not a commit of a table"),
+            (whole.replace(b'"added"', b'"add"'), "x is not a commit of a table"),
+            (whole.replace(b"[[0,5]]", b"[[5,0]]"), "x is not a commit of a table"),
+        ):
+            with self.subTest(words), self.assertRaisesRegex(LakeError, words):
+                Commit.from_json("x", text)
+        with self.assertRaisesRegex(LakeError, "x is not a snapshot of a table"):
+            State.from_json("x", whole)
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@define
+class Mortal:
+    """
+    Files of a process that is killed.
+
+    :ivar left: operations that change something until then.
+    """
+
+    files: LocalFiles
+    left: int
+    done: int = field(default=0, init=False)
+
+    @property
+    def url(self) -> str:
+        return self.files.url
+
+    def names(self, directory: str) -> list[str]:
+        return self.files.names(directory)
+
+    def walk(self, directory: str) -> Iterator[tuple[str, int]]:
+        return self.files.walk(directory)
+
+    def read(self, path: str) -> bytes:
+        return self.files.read(path)
+
+    def _live(self) -> None:
+        if self.done >= self.left:
+            raise Killed
+        self.done += 1
+
+    def create(self, path: str, content: bytes) -> None:
+        self._live()
+        self.files.create(path, content)
+
+    def move(self, source: str, target: str) -> None:
+        self._live()
+        self.files.move(source, target)
+
+    def delete(self, path: str) -> None:
+        self._live()
+        self.files.delete(path)
+
+    def sync(self, paths: Iterable[str]) -> None:
+        self.files.sync(paths)
+
+
+def _write(files: Mortal, table: Table, path: str, rows: list[int]) -> DataFile:
+    """What Spark does."""
+    files._live()
+    target = files.files.root / table.staging / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(json.dumps(rows))
+    return DataFile(path, target.stat().st_size, len(rows))
+
+
+def _seen(root: Path) -> list[int]:
+    """What a reader who knows nothing of commits finds."""
+    found = [
+        row
+        for path in root.rglob("*.parquet")
+        if not any(part.startswith("_") for part in path.relative_to(root).parts)
+        for row in json.loads(path.read_text())
+    ]
+    return sorted(found)
+
+
+class TableTests(TestCase):
+    """Jobs on a table."""
+
+    def setUp(self) -> None:
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.root = Path(directory.name)
+
+    def job(self, root: Path, left: int) -> int:
+        """Load what is missing of ten offsets, three at a time, and make one file of all; the operations it took."""
+        files = Mortal(LocalFiles(root), left)
+        table = Table(files)
+        table.claim()
+        while (start := table.state.held("t", 0).end) < 10:
+            rows = list(range(start, min(start + 3, 10)))
+            odd = [row for row in rows if row % 2]
+            added = [
+                _write(files, table, f"hour={start}/part-{table.writer}.parquet", [r for r in rows if r not in odd])
+            ]
+            added.append(_write(files, table, f"hour=odd/part-{table.writer}-{start}.parquet", odd))
+            table.commit(Kind.LOAD, added, {"t": TopicOffsets("", {0: Offsets.of((rows[0], rows[-1] + 1))})})
+        if len(table.state.files) > 1:
+            old = list(table.state.files)
+            rows = sorted(row for path in old for row in json.loads((root / path).read_text()))
+            whole = _write(files, table, f"all/part-{table.writer}.parquet", rows)
+            table.commit(Kind.COMPACT, [whole], {}, old)
+        return files.done
+
+    def test_killed_at_any_moment(self) -> None:
+        """Wherever jobs are killed, twice in a row, each offset is there once in the end, and never twice before."""
+        whole = self.job(self.root / "whole", 10**9)
+        self.assertEqual(_seen(self.root / "whole"), list(range(10)))
+        self.assertGreater(whole, 30)
+        for first in range(whole):
+            with self.subTest(first=first):
+                root = self.root / str(first)
+                for left in (first, first * 7 % whole, 10**9):
+                    try:
+                        self.job(root, left)
+                    except Killed:
+                        pass
+                    seen = _seen(root)
+                    self.assertEqual(len(seen), len(set(seen)))
+                self.assertEqual(seen, list(range(10)))
+                table = Table(LocalFiles(root))
+                table.refresh()
+                self.assertEqual(table.state.held("t", 0), Offsets.of((0, 10)))
+                self.assertEqual([Path(url).name for url in table.paths()], [p.name for p in root.rglob("*.parquet")])
+
+    def test_the_later_job_takes_over(self) -> None:
+        """A job that was taken over is told so when it commits, and what it wrote is gone."""
+        files = LocalFiles(self.root)
+        early, late = Table(files), Table(files)
+        early.claim()
+        file = _write(Mortal(files, 9), early, "part-early.parquet", [0])
+        late.claim()
+        offsets = {"t": TopicOffsets("", {0: Offsets.of((0, 1))})}
+        late.commit(Kind.LOAD, [_write(Mortal(files, 9), late, "part-late.parquet", [0])], offsets)
+        (self.root / early.staging).mkdir(parents=True)
+        (self.root / early.staging / file.path).write_text("[0]")
+        with self.assertRaisesRegex(TakenOver, f"job {late.writer} has made commit 3"):
+            early.commit(Kind.LOAD, [file], offsets)
+        self.assertEqual(_seen(self.root), [0])
+
+    def test_snapshots(self) -> None:
+        """The log of commits does not grow without end, and a table is read on from a snapshot."""
+        files = LocalFiles(self.root)
+        table = Table(files)
+        table.claim()
+        for start in range(3 * tables.KEEP):
+            offsets = {"t": TopicOffsets("", {0: Offsets.of((start, start + 1))})}
+            table.commit(Kind.LOAD, [], offsets)
+        self.assertLess(len(files.names(tables.COMMITS)), tables.KEEP + tables.SNAPSHOT_EVERY + 1)
+        self.assertLess(len(files.names(tables.SNAPSHOTS)), 5)
+        self.assertEqual(Table(files).refresh(), table.state)
+        self.assertEqual(table.state.held("t", 0), Offsets.of((0, 3 * tables.KEEP)))
+
+    def test_a_directory_of_others(self) -> None:
+        """A directory with other files is left alone."""
+        (self.root / "part-0.parquet").write_text("[]")
+        with self.assertRaisesRegex(LakeError, "holds files, but no _logbus/commits: it is not a table"):
+            Table(LocalFiles(self.root)).refresh()
+
+    def test_a_file_that_somebody_deleted(self) -> None:
+        """A file of the last commit that is nowhere is named."""
+        files = LocalFiles(self.root)
+        table = Table(files)
+        table.claim()
+        table.commit(Kind.LOAD, [_write(Mortal(files, 9), table, "part-1.parquet", [1])], {})
+        (self.root / "part-1.parquet").unlink()
+        with self.assertRaisesRegex(LakeError, "commit 2 names part-1.parquet, which is not there"):
+            Table(files).claim()
