@@ -14,7 +14,7 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -101,17 +101,16 @@ class Installation:
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """An environment without logbus."""
+    """An environment without logbus; who installs it there removes it."""
     return Installation(tmp_path_factory.mktemp("venv") / "venv")
 
 
-@pytest.fixture
-def installed(empty: Installation, wheel: Path) -> Iterator[Installation]:
-    """The same with logbus, for one test."""
-    empty.pip("install", "-q", "--no-deps", "--no-index", wheel)
-    yield empty
-    if (empty.packages / "logbus").exists():
-        empty.pip("uninstall", "-q", "-y", "logbus")
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Installation:
+    """Another one with logbus; tests look at it, and leave it as it is."""
+    there = Installation(tmp_path_factory.mktemp("installed") / "venv")
+    there.pip("install", "-q", "--no-deps", "--no-index", "--no-compile", wheel)
+    return there
 
 
 def test_every_module_of_the_tree_is_in_the_wheel(wheel: Path) -> None:
@@ -179,7 +178,7 @@ def test_the_kernel_is_compiled(installed: Installation) -> None:
 
 def test_no_compiler_is_needed(empty: Installation, pure_wheel: Path) -> None:
     """Where nothing can be compiled the installation works all the same, by the same source as it is."""
-    empty.pip("install", "-q", "--no-deps", "--no-index", pure_wheel)
+    empty.pip("install", "-q", "--no-deps", "--no-index", "--no-compile", pure_wheel)
     assert run([empty.python, "-c", KERNEL], empty.root).split() == ["False"]
     empty.pip("uninstall", "-q", "-y", "logbus")
 
