@@ -206,6 +206,9 @@ class ApiError(LogbusError):
     def __repr__(self) -> str:
         return f"<ApiError {self.code.name}: {self.message}>"
 
+    def __reduce__(self) -> tuple[type[ApiError], tuple[object, ...]]:
+        return ApiError, (self.code, self.message)
+
 
 _BY_CODE = {int(code): code for code in ErrorCode}
 
@@ -228,6 +231,9 @@ class RecordsRefused(ApiError):
     def __init__(self, code: ErrorCode, message: str, records: Sequence[tuple[int, str]]) -> None:
         super().__init__(code, message)
         self.records = records
+
+    def __reduce__(self) -> tuple[type[ApiError], tuple[object, ...]]:
+        return RecordsRefused, (self.code, self.message, self.records)
 
 
 class ProtocolError(LogbusError):

@@ -4,6 +4,7 @@ The messages, one family per module, and the register of APIs by number.
 ============================================== ===================================================
 :mod:`~logbus.wire.messages.api_versions`      what a broker serves, levels of features
 :mod:`~logbus.wire.messages.metadata`          brokers, leaders, topics described
+:mod:`~logbus.wire.messages.sasl`              who is asking
 :mod:`~logbus.wire.messages.records`           produce, fetch, offsets by time and by epoch
 :mod:`~logbus.wire.messages.topics`            topics created and deleted
 :mod:`~logbus.wire.messages.configs`           settings described and altered
@@ -48,6 +49,7 @@ _FAMILIES = {
         44: "IncrementalAlterConfigs",
         74: "ListConfigResources",
     },
+    "sasl": {17: "SaslHandshake", 36: "SaslAuthenticate"},
     "elections": {43: "ElectLeaders", 45: "AlterPartitionReassignments", 46: "ListPartitionReassignments"},
     "log_dirs": {35: "DescribeLogDirs"},
     "transactions": {
@@ -77,6 +79,7 @@ _FAMILIES = {
         1003: "ShutDown",
         1004: "ReportFailed",
         1005: "Forward",
+        1006: "AskPlugin",
     },
     "offsets": {8: "OffsetCommit", 9: "OffsetFetch", 47: "OffsetDelete"},
 }

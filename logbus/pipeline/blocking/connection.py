@@ -1,0 +1,295 @@
+"""One connection to a broker: requests out, answers in, in their order."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import ssl
+import struct
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from logbus import __version__
+from logbus.errors import ApiError, ErrorCode, ProtocolError
+from logbus.pipeline.blocking import sasl, security
+from logbus.pipeline.blocking.retry import api_error
+from logbus.pipeline.blocking.settings import Sasl, Settings
+from logbus.pipeline.errors import AuthenticationFailed, Disconnected, RequestTimedOut
+from logbus.records.slices import joined
+from logbus.wire.connection import ClientConnection, api_key_of
+from logbus.wire.framing import describe_bad_length
+from logbus.wire.messages import API_NAMES, api
+from logbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from logbus.wire.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from logbus.wire.versions import VersionRange
+
+RESPONSE_MAX_BYTES = 256 << 20
+_API_VERSIONS, _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 18, 17, 36
+_PREFIX = struct.Struct(">i")
+_LIFETIME_USED = 0.85
+"""Of the time for which a broker believes who we are: afterwards we begin a connection anew (KIP-368)."""
+
+
+class Connection:
+    """
+    Connected, secured, authenticated, and told what the broker serves, when the constructor returns. It is used by
+    one thread at a time, and is closed by the first error: whoever uses it knows better what may be asked again.
+
+    :ivar peer: ``host:port``.
+    :ivar versions: what the broker serves, by API key.
+    :ivar features: the levels of features that the cluster runs at, by name (KIP-584).
+    :raises Disconnected: (here and in requests) the connection could not be made, or ended.
+    :raises AuthenticationFailed: the broker does not take us for who we say, or its certificate is not trusted.
+    """
+
+    def __init__(self, settings: Settings, host: str, port: int) -> None:
+        self.peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.versions: Mapping[int, VersionRange] = {}
+        self.features: Mapping[str, int] = {}
+        self.used = time.monotonic()
+        self._timeout = settings.request_timeout
+        self._wire = ClientConnection(settings.client_id)
+        self._names: deque[str] = deque()
+        self._expires = float("inf")
+        self._end: Disconnected | None = None
+        deadline = time.monotonic() + settings.connect_timeout
+        self._socket = self._connected(settings, host, port, deadline)
+        try:
+            self._negotiate(deadline)
+            if settings.sasl is not None:
+                self._authenticate(settings.sasl, deadline)
+        except TimeoutError:
+            self.close()
+            raise RequestTimedOut(f"{self.peer}: no answer after {settings.connect_timeout:g} s") from None
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def usable(self) -> bool:
+        """Whether requests can still be sent."""
+        return self._end is None and time.monotonic() < self._expires
+
+    @property
+    def outstanding(self) -> int:
+        """Requests without an answer yet."""
+        return len(self._names)
+
+    def version(self, api_key: int) -> int:
+        """
+        The highest version of an API that both sides speak.
+
+        :raises ApiError: UNSUPPORTED_VERSION: there is none.
+        """
+        ours = api(api_key).versions
+        theirs = self.versions.get(api_key)
+        if theirs is not None and max(ours.min, theirs.min) <= min(ours.max, theirs.max):
+            return min(ours.max, theirs.max)
+        what = "does not serve it" if theirs is None else f"serves versions {theirs}"
+        name = API_NAMES.get(api_key, api_key)
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"{name} is spoken here at versions {ours}; the broker at {self.peer} {what}",
+        )
+
+    def request(self, message: Any, timeout: float | None = None, *, version: int | None = None) -> Any:
+        """
+        Ask, and wait for the answer.
+
+        :param timeout: seconds; default: the settings'. A request that waits at the broker needs that time besides.
+        :param version: default: the highest both sides speak.
+        :returns: the response, whatever error codes are in it. Records in it are the caller's to keep.
+        :raises RequestTimedOut: the answer did not come in time.
+        :raises ApiError: UNSUPPORTED_VERSION.
+        :raises EncodeError: that version cannot say what ``message`` holds.
+        """
+        self.send(message, version=version, timeout=timeout)
+        return self.receive(timeout)
+
+    def send(
+        self,
+        message: Any,
+        *,
+        version: int | None = None,
+        timeout: float | None = None,
+        expects_response: bool = True,
+    ) -> None:
+        """
+        Send a request; :meth:`receive` gives the answers in the order of the requests.
+
+        :param expects_response: False for a Produce with acks=0.
+        """
+        if self._end is not None:
+            raise Disconnected(str(self._end))
+        key = api_key_of(message)
+        _, parts = self._wire.request(
+            message, self.version(key) if version is None else version, expects_response=expects_response
+        )
+        name = api(key).name
+        if expects_response:
+            self._names.append(name)
+        deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
+        with self._breaking(name):
+            self._write(joined(parts), deadline)
+        self.used = time.monotonic()
+
+    def receive(self, timeout: float | None = None) -> Any:
+        """
+        The answer to the oldest request that has none yet.
+
+        :param timeout: seconds; default: the settings'.
+        """
+        if self._end is not None:
+            raise Disconnected(str(self._end))
+        seconds = self._timeout if timeout is None else timeout
+        deadline = time.monotonic() + seconds
+        name = self._names[0] if self._names else "nothing"
+        with self._breaking(name):
+            length: int = _PREFIX.unpack(self._read(_PREFIX.size, deadline))[0]
+            if not 0 <= length <= RESPONSE_MAX_BYTES:
+                raise ProtocolError(describe_bad_length(length, RESPONSE_MAX_BYTES))
+            _, response = self._wire.receive(self._read(length, deadline))
+        self._names.popleft()
+        self.used = time.monotonic()
+        return response
+
+    def interrupt(self) -> None:
+        """From another thread: let whoever waits for an answer fail at once."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def is_quiet(self) -> bool:
+        """Whether nothing came that nobody asked for; an end of the connection does, while it lies idle."""
+        if not self.usable or self._names:
+            return False
+        try:
+            return not select.select([self._socket], [], [], 0)[0]
+        except (OSError, ValueError):
+            return False
+
+    def close(self) -> None:
+        """Hang up; may be called again."""
+        if self._end is None:
+            self._end = Disconnected(f"the connection to {self.peer} was closed here")
+        self._names.clear()
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    # How it begins.
+
+    def _connected(self, settings: Settings, host: str, port: int, deadline: float) -> socket.socket:
+        raw = None
+        try:
+            raw = socket.create_connection((host, port), timeout=_left(deadline))
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if settings.receive_buffer >= 0:
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer)
+            if settings.send_buffer >= 0:
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.send_buffer)
+            if settings.tls is None:
+                return raw
+            raw.settimeout(_left(deadline))
+            return security.context(settings.tls).wrap_socket(raw, server_hostname=host)
+        except BaseException as e:
+            if raw is not None:
+                raw.close()
+            if isinstance(e, TimeoutError):
+                raise RequestTimedOut(f"{self.peer}: not connected after {settings.connect_timeout:g} s") from None
+            if isinstance(e, ssl.SSLCertVerificationError):
+                raise AuthenticationFailed(f"{self.peer}: its certificate is not trusted: {e.verify_message}") from None
+            if isinstance(e, OSError):
+                raise Disconnected(f"{self.peer}: {e.strerror or e}") from None
+            raise
+
+    def _negotiate(self, deadline: float) -> None:
+        """Ask what the broker serves (KIP-35, KIP-511), at first in our highest version, then in one it knows."""
+        version = api(_API_VERSIONS).versions.max
+        response = self._ask_versions(version, deadline)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            known = next((each.max_version for each in response.api_keys if each.api_key == _API_VERSIONS), 0)
+            response = self._ask_versions(max(0, min(known, version)), deadline)
+        if response.error_code:
+            raise api_error(response.error_code, f"versions served by {self.peer}")
+        self.versions = {each.api_key: VersionRange(each.min_version, each.max_version) for each in response.api_keys}
+        self.features = {each.name: each.max_version_level for each in response.finalized_features}
+
+    def _ask_versions(self, version: int, deadline: float) -> ApiVersionsResponse:
+        request = ApiVersionsRequest()
+        if version >= 3:
+            request = ApiVersionsRequest(client_software_name="logbus", client_software_version=__version__)
+        response: ApiVersionsResponse = self.request(request, _left(deadline), version=version)
+        return response
+
+    def _authenticate(self, who: Sasl, deadline: float) -> None:
+        answer = self.request(SaslHandshakeRequest(mechanism=who.mechanism), _left(deadline), version=1)
+        if answer.error_code:
+            enabled = ", ".join(answer.mechanisms) or "none"
+            raise AuthenticationFailed(f"{self.peer} does not speak {who.mechanism}; its mechanisms are: {enabled}")
+        words = sasl.conversation(who.mechanism, who.username, who.password, os.urandom(18).hex())
+        token = next(words)
+        lifetime = 0
+        while True:
+            reply = self.request(SaslAuthenticateRequest(auth_bytes=token), _left(deadline))
+            if reply.error_code:
+                why = reply.error_message or f"error {reply.error_code}"
+                raise AuthenticationFailed(f"{self.peer} refuses the user {who.username!r}: {why}")
+            lifetime = reply.session_lifetime_ms
+            try:
+                token = words.send(bytes(reply.auth_bytes))
+            except StopIteration:
+                break
+        if lifetime > 0:
+            self._expires = time.monotonic() + lifetime / 1000 * _LIFETIME_USED
+
+    # How bytes go.
+
+    def _write(self, data: bytes, deadline: float) -> None:
+        view = memoryview(data)
+        while view:
+            self._socket.settimeout(_left(deadline))
+            view = view[self._socket.send(view) :]
+
+    def _read(self, size: int, deadline: float) -> bytearray:
+        """The memory is the answer's own: what is in it is not copied again."""
+        data = bytearray(size)
+        view = memoryview(data)
+        while view:
+            self._socket.settimeout(_left(deadline))
+            count = self._socket.recv_into(view)
+            if not count:
+                raise ConnectionError("the broker hung up")
+            view = view[count:]
+        return data
+
+    @contextlib.contextmanager
+    def _breaking(self, name: str) -> Any:
+        """What goes wrong in the middle of a message ends the connection."""
+        try:
+            yield
+        except TimeoutError:
+            error: Disconnected = RequestTimedOut(f"no answer to a {name} request from {self.peer} in time")
+        except (OSError, ValueError) as e:
+            error = Disconnected(f"the connection to {self.peer} was lost: {e}")
+        except ProtocolError as e:
+            error = Disconnected(f"the connection to {self.peer} was closed here: {e}")
+        except BaseException:
+            self.close()
+            raise
+        else:
+            return
+        self.close()
+        self._end = error
+        raise error from None
+
+
+def _left(deadline: float) -> float:
+    """Seconds left. Zero would not wait at all, and says so by another error."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left

@@ -1,0 +1,120 @@
+"""Offsets by time, asked of the partitions' leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from logbus.errors import ErrorCode
+from logbus.model import NO_EPOCH, TopicPartition
+from logbus.pipeline.blocking.retry import Patience, api_error, is_retriable
+from logbus.pipeline.errors import Disconnected
+from logbus.wire.messages.records import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+if TYPE_CHECKING:
+    from logbus.pipeline.blocking.brokers import Brokers
+
+LATEST = -1
+"""Instead of a time: the offset that the next record gets (KIP-32)."""
+EARLIEST = -2
+"""Instead of a time: the first offset that is kept."""
+
+_MOVED = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.FENCED_LEADER_EPOCH}
+)
+
+
+class OffsetAt(NamedTuple):
+    """
+    :ivar offset: −1: there is no record at or after the time.
+    :ivar timestamp: of the record, in milliseconds since 1970; −1: not said.
+    :ivar epoch: leader epoch there, −1: not known.
+    """
+
+    offset: int
+    timestamp: int
+    epoch: int = NO_EPOCH
+
+
+def list_offsets(
+    brokers: Brokers, wanted: Mapping[TopicPartition, int], committed: bool = False, seconds: float | None = None
+) -> dict[TopicPartition, OffsetAt]:
+    """
+    The first offset at or after a time, for each partition. Leaders that have no answer yet are asked again.
+
+    :param wanted: milliseconds since 1970, :data:`LATEST` or :data:`EARLIEST`.
+    :param committed: the end is the last stable offset: no transaction is open before it.
+    :param seconds: for how long to ask again; default: the settings' patience.
+    :raises ApiError: for the first partition that has no answer.
+    :raises Disconnected: a leader cannot be reached.
+    """
+    answers: dict[TopicPartition, OffsetAt] = {}
+    patience = Patience.of(brokers.settings, seconds)
+    while len(answers) < len(wanted):
+        failure: Exception | None = None
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in wanted:
+            if partition not in answers:
+                try:
+                    by_leader.setdefault(brokers.leader_id(partition), []).append(partition)
+                except Exception as e:
+                    failure = _worse(failure, e)
+        for leader, partitions in by_leader.items():
+            try:
+                failure = _worse(
+                    failure, _ask(brokers, leader, {each: wanted[each] for each in partitions}, committed, answers)
+                )
+            except Disconnected as e:
+                for each in partitions:
+                    brokers.forget(each)
+                failure = _worse(failure, e)
+        if failure is not None:
+            patience.failed(failure)
+    return {each: answers[each] for each in wanted}
+
+
+def _worse(one: Exception | None, other: Exception | None) -> Exception | None:
+    """Of two errors the one that waiting does not help."""
+    if one is None or (other is not None and not is_retriable(other) and is_retriable(one)):
+        return other
+    return one
+
+
+def _ask(
+    brokers: Brokers,
+    leader: int,
+    wanted: Mapping[TopicPartition, int],
+    committed: bool,
+    answers: dict[TopicPartition, OffsetAt],
+) -> Exception | None:
+    topics: dict[str, ListOffsetsTopic] = {}
+    for (name, index), timestamp in wanted.items():
+        epoch = brokers.topic(name).partitions[index].leader_epoch
+        topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[])).partitions.append(
+            ListOffsetsPartition(partition_index=index, timestamp=timestamp, current_leader_epoch=epoch)
+        )
+    timeout_ms = int(brokers.settings.request_timeout * 1000)
+    response: ListOffsetsResponse = brokers.node(leader).request(
+        ListOffsetsRequest(isolation_level=int(committed), topics=list(topics.values()), timeout_ms=timeout_ms)
+    )
+    failure: Exception | None = None
+    left = set(wanted)
+    for topic in response.topics:
+        for answer in topic.partitions:
+            partition = TopicPartition(topic.name, answer.partition_index)
+            if partition not in left:
+                continue
+            left.discard(partition)
+            if answer.error_code:
+                brokers.forget(partition)
+                failure = _worse(failure, api_error(answer.error_code, str(partition)))
+            else:
+                answers[partition] = OffsetAt(answer.offset, answer.timestamp, answer.leader_epoch)
+    for partition in left:
+        failure = _worse(failure, Disconnected(f"the broker's answer leaves out {partition}"))
+    return failure

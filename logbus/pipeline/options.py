@@ -1,0 +1,162 @@
+"""
+Options of ``format("logbus")``: text in, a typed value out, and words for what would have been right. Pure.
+
+Spark tells names apart without regard to case, and so does this. Values are trimmed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from attrs import frozen
+
+from logbus.pipeline.errors import OptionError
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
+_DURATION = re.compile(r"([0-9]{1,18})\s*(ms|s|m|min|h|d|)", re.IGNORECASE)
+_SECONDS = {"": 0.001, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_HIDDEN = "(hidden)"
+
+
+@frozen(eq=False)
+class Kind:
+    """
+    One sort of value.
+
+    :ivar parse: trimmed text to value; raises ValueError, whose words are not shown, when the text is none of these.
+    :ivar accepts: what ``parse`` takes, as it reads after "it takes".
+    """
+
+    parse: Callable[[str], Any]
+    accepts: str
+
+
+@frozen(eq=False)
+class Option:
+    """
+    :ivar name: as it is documented.
+    :ivar default: the value where it is not given; None: there is none.
+    :ivar doc: what it does, for people (reST).
+    :ivar secret: its value is not shown in errors.
+    """
+
+    name: str
+    kind: Kind
+    default: Any
+    doc: str
+    secret: bool = False
+
+    def read(self, text: str, name: str | None = None) -> Any:
+        """
+        The value that a text stands for.
+
+        :param name: what to call the option in an error; default: its own.
+        :raises OptionError: none; names the option and what it takes.
+        """
+        try:
+            return self.kind.parse(text.strip())
+        except ValueError:
+            shown = _HIDDEN if self.secret else repr(text)
+            raise OptionError(
+                f"option {name or self.name!r}: {shown} cannot be used; it takes {self.kind.accepts}"
+            ) from None
+
+
+def text() -> Kind:
+    """Any text but none at all."""
+
+    def parse(given: str) -> str:
+        if not given:
+            raise ValueError(given)
+        return given
+
+    return Kind(parse, "a text that is not empty")
+
+
+def boolean() -> Kind:
+    """``true`` or ``false``, in any case."""
+
+    def parse(given: str) -> bool:
+        try:
+            return {"true": True, "false": False}[given.lower()]
+        except KeyError:
+            raise ValueError(given) from None
+
+    return Kind(parse, "true or false")
+
+
+def integer(at_least: int, at_most: int = 2**63 - 1) -> Kind:
+    """A whole number within bounds, both included."""
+
+    def parse(given: str) -> int:
+        value = int(given) if _INTEGER.fullmatch(given) else at_least - 1
+        if not at_least <= value <= at_most:
+            raise ValueError(given)
+        return value
+
+    return Kind(parse, f"a whole number from {at_least} to {at_most}")
+
+
+def milliseconds(at_least: int = 0) -> Kind:
+    """Milliseconds, given to us as seconds."""
+    whole = integer(at_least, 2**31 - 1)
+    return Kind(lambda given: whole.parse(given) / 1000, f"milliseconds, {whole.accepts}")
+
+
+def duration() -> Kind:
+    """A time such as ``15m`` or ``30s``, as seconds."""
+
+    def parse(given: str) -> float:
+        found = _DURATION.fullmatch(given)
+        if not found:
+            raise ValueError(given)
+        return int(found[1]) * _SECONDS[found[2].lower()]
+
+    return Kind(parse, "a time such as 500ms, 30s, 15m, 2h or 1d; a bare number is milliseconds")
+
+
+def one_of(*choices: str) -> Kind:
+    """One of a few words, in any case."""
+    words = {choice.lower(): choice for choice in choices}
+
+    def parse(given: str) -> str:
+        try:
+            return words[given.lower()]
+        except KeyError:
+            raise ValueError(given) from None
+
+    return Kind(parse, "one of " + ", ".join(choice or "(empty)" for choice in choices))
+
+
+class Table:
+    """
+    Options by name.
+
+    :param options: no two may differ by case only.
+    """
+
+    def __init__(self, options: Iterable[Option]) -> None:
+        self._options = {each.name.lower(): each for each in options}
+
+    def __iter__(self) -> Any:
+        return iter(self._options.values())
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._options
+
+    def read(self, given: Mapping[str, str], prefix: str = "") -> dict[str, Any]:
+        """
+        The value of each option; what is not in the table is passed over.
+
+        :param prefix: of the names in ``given`` that are meant, such as ``kafka.``.
+        :returns: by the names as documented.
+        :raises OptionError: a value is wrong.
+        """
+        lowered = {name.lower(): (name, value) for name, value in given.items()}
+        values = {}
+        for name, option in self._options.items():
+            found = lowered.get(prefix + name)
+            values[option.name] = option.default if found is None else option.read(found[1], found[0])
+        return values
