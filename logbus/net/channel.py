@@ -146,7 +146,7 @@ class Channel(Protocol):
         try:
             key = api_key_of(message)
             correlation_id, parts = self._encode(message, key, version, True)
-        except Exception:
+        except BaseException:
             answer.errback()
             return answer
         seconds = self._timeout if timeout is None else timeout
@@ -353,7 +353,8 @@ def connect(
         channel = cast(Channel, await endpoint.connect(Factory.forProtocol(build)))
         try:
             await begin(channel)
-        except BaseException:
+        except Exception:
+            # And not when the garbage collector ends who waits: it may have ended those that closing wakes, too.
             channel.close()
             raise
         return channel

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -290,6 +292,23 @@ class ConsumerTests(SynchronousTestCase):
         self.brokers.settle(60)
         self.assertEqual(self.brokers.clock.getDelayedCalls(), [])
         self.failureResultOf(consumer.poll(), LogbusError)
+
+    def test_who_is_forgotten_is_gone_without_a_word(self) -> None:
+        """
+        A client that nobody holds any more, while it connects or later, is collected, and nothing of it is run again.
+        """
+        self.brokers.add("t")
+        for turns in (0, 1, 4):
+            consumer = self.consumer(EARLIEST)
+            consumer.poll()
+            for _ in range(turns):
+                self.brokers.clock.advance(0)
+            kept = weakref.ref(consumer)
+            self.brokers, self.cluster = MemoryCluster(topics=self.brokers.topics), None  # type: ignore[assignment]
+            del consumer
+            gc.collect()
+            self.assertIsNone(kept())
+            self.cluster = Cluster(self.brokers.clock, "b1:9092", endpoint=self.brokers.endpoint)
 
     def settled(self, waiting: Deferred[None]) -> Deferred[None]:
         self.brokers.settle()
