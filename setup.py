@@ -1,14 +1,18 @@
 """
-The compiled twin of ``logbus/records/kernel.py``; everything else about the package is in ``setup.cfg``.
+The compiled twins of ``logbus/records/kernel.py`` and ``columnar.py``; everything else about the package is in
+``setup.cfg``.
 
-It is optional: without a C compiler, or with ``LOGBUS_PURE`` set, the package is installed without it.
+They are optional: without a C compiler, or with ``LOGBUS_PURE`` set, the package is installed without them.
 """
 
 import os
 
 from setuptools import Extension, setup
 
-KERNEL = Extension("logbus.records._kernel", ["logbus/records/kernel.py"])
+TWINS = [
+    Extension("logbus.records._kernel", ["logbus/records/kernel.py"]),
+    Extension("logbus.records._columnar", ["logbus/records/_columnar.pyx"]),
+]
 
 
 def extensions() -> list[Extension]:
@@ -18,7 +22,7 @@ def extensions() -> list[Extension]:
         from Cython.Build import cythonize
     except ImportError:
         return []
-    found: list[Extension] = cythonize([KERNEL], language_level=3, build_dir="build/cython")
+    found: list[Extension] = cythonize(TWINS, language_level=3, build_dir="build/cython")
     for extension in found:
         extension.optional = True  # cythonize drops it from what it is given.
     return found

@@ -1,0 +1,427 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""
+The compiled twin of ``columnar.py``: the same columns, straight from the bytes.
+
+What is read is not trusted. Each number is read, each length compared with what is left of its record, before anything
+is copied. What is written has room beforehand: the fields of a section are disjoint pieces of it, so that its keys
+together have no more bytes than it has, and neither have the values, names and contents; a record takes seven bytes at
+least, a header two.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
+
+from logbus.errors import DecodeError
+from logbus.records.columnar import COLUMN_LIMIT, NAME_GROWTH, ColumnData, HeaderData
+
+REVISION = 1
+
+cdef Py_ssize_t MIN_RECORD_SIZE = 7, MIN_HEADER_SIZE = 2
+cdef int64_t MAX_MS = INT64_MAX // 1000
+cdef Py_ssize_t LIMIT = COLUMN_LIMIT, GROWTH = NAME_GROWTH
+cdef Py_ssize_t WITHOUT_THE_LOCK = 64 * 1024
+"""From this size on other threads run meanwhile: to let go of the interpreter's lock and to get it back costs, too."""
+
+
+cdef struct Cells:
+    # A column of bytes of varying length, where it is written.
+    Py_ssize_t rows
+    Py_ssize_t size
+    Py_ssize_t nulls
+    int32_t *ends  # The first is 0, that of row n is ends[n + 1].
+    uint8_t *data
+    uint8_t *valid
+
+
+cdef struct Rows:
+    # All that is written of the rows of a section.
+    int64_t *offsets
+    int64_t *timestamps
+    int32_t *header_ends
+    bint with_headers
+    uint8_t name_bits  # Any bit that a name has: the highest tells that not all are ASCII.
+    Cells key
+    Cells value
+    Cells name
+    Cells content
+
+
+cdef struct Section:
+    # What is read, and what is known of it.
+    const uint8_t *at
+    const uint8_t *end
+    Py_ssize_t count
+    int64_t base_offset
+    int64_t last_offset_delta
+    int64_t base_timestamp
+    bint stamped
+    int64_t append_time
+    int64_t first
+    int64_t last
+    Py_ssize_t read
+    const char *problem
+
+
+cdef inline bint read_number(const uint8_t **at, const uint8_t *end, int bits, uint64_t *number) noexcept nogil:
+    # A number of variable length and at most so many bits, as it is written: the sign is its lowest bit.
+    cdef const uint8_t *pos = at[0]
+    cdef uint64_t byte, found = 0
+    cdef int shift = 0
+    while pos < end and shift < bits:
+        byte = pos[0]
+        pos += 1
+        if shift + 7 > bits and byte >> (bits - shift):
+            return False
+        found |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            number[0] = found
+            at[0] = pos
+            return True
+        shift += 7
+    return False
+
+
+cdef inline void add_cell(Cells *cells, const uint8_t *data, Py_ssize_t size) noexcept nogil:
+    # A size of −1 is null.
+    cdef Py_ssize_t row = cells.rows
+    cdef int bit = row & 7
+    # What a section that was given up left in this byte goes.
+    cells.valid[row >> 3] = (cells.valid[row >> 3] & ((1 << bit) - 1)) | ((size >= 0) << bit)
+    if size > 0:
+        memcpy(cells.data + cells.size, data, size)
+        cells.size += size
+    elif size < 0:
+        cells.nulls += 1
+    cells.rows = row + 1
+    cells.ends[row + 1] = <int32_t>cells.size
+
+
+cdef inline bint read_size(
+    const uint8_t **at, const uint8_t *end, Py_ssize_t *size, bint any_null
+) noexcept nogil:
+    # The size of what follows, which must be there; −1 is null, in a byte of its own unless any_null.
+    cdef uint64_t number
+    cdef const uint8_t *begun = at[0]
+    if not read_number(at, end, 32, &number):
+        return False
+    if number & 1:
+        size[0] = -1
+        return number == 1 and (any_null or at[0] == begun + 1)
+    size[0] = <Py_ssize_t>(number >> 1)
+    return size[0] <= end - at[0]
+
+
+cdef const char *read_headers(const uint8_t **at, const uint8_t *end, Rows *rows, bint kept) noexcept nogil:
+    # NULL, or what is wrong.
+    cdef Py_ssize_t size, count, n
+    cdef const uint8_t *name
+    cdef uint64_t number
+    if not read_number(at, end, 32, &number) or number & 1:
+        return "the number of headers"
+    count = <Py_ssize_t>(number >> 1)
+    if MIN_HEADER_SIZE * count > end - at[0]:
+        return "the number of headers"
+    kept = kept and rows.with_headers
+    for _ in range(count):
+        if not read_size(at, end, &size, False) or size < 0:
+            return "the name of a header"
+        name = at[0]
+        at[0] += size
+        if kept:
+            for n in range(size):
+                rows.name_bits |= name[n]
+            add_cell(&rows.name, name, size)
+        if not read_size(at, end, &size, True):
+            return "the content of a header"
+        if kept:
+            add_cell(&rows.content, at[0], size)
+        if size > 0:
+            at[0] += size
+    return NULL
+
+
+cdef const char *read_rows(Section *section, Rows *rows) noexcept nogil:
+    # NULL, or what is wrong of record number section.read.
+    cdef const uint8_t *at = section.at
+    cdef const uint8_t *end = section.end
+    cdef const uint8_t *stop
+    cdef const uint8_t *key
+    cdef const uint8_t *value
+    cdef const char *problem
+    cdef uint64_t number
+    cdef int64_t delta, timestamp, offset, last_delta = -1
+    cdef int64_t base_timestamp = section.base_timestamp
+    cdef Py_ssize_t key_size, value_size, row
+    cdef bint kept
+    if section.last_offset_delta > 0 and section.base_offset > INT64_MAX - section.last_offset_delta:
+        return "the offset, with the last of the batch"
+    for section.read in range(section.count):
+        if not read_number(&at, end, 32, &number) or number & 1 or <Py_ssize_t>(number >> 1) > end - at:
+            return "the length"
+        stop = at + (number >> 1)
+        if at == stop:
+            return "the length"
+        at += 1  # Its attributes, of which none is defined.
+
+        if not read_number(&at, stop, 64, &number):
+            return "the timestamp"
+        delta = <int64_t>(number >> 1) ^ -<int64_t>(number & 1)
+        if base_timestamp > INT64_MAX - delta if delta > 0 else base_timestamp < INT64_MIN - delta:
+            return "the timestamp"
+        timestamp = section.append_time if section.stamped else base_timestamp + delta
+
+        if not read_number(&at, stop, 32, &number) or number & 1:
+            return "the offset"
+        delta = <int64_t>(number >> 1)
+        if delta <= last_delta or delta > section.last_offset_delta:
+            return "the offset"
+        last_delta = delta
+        offset = section.base_offset + delta
+        kept = section.first <= offset < section.last
+
+        if not read_size(&at, stop, &key_size, False):
+            return "the key"
+        key = at
+        if key_size > 0:
+            at += key_size
+        if not read_size(&at, stop, &value_size, False):
+            return "the value"
+        value = at
+        if value_size > 0:
+            at += value_size
+        if kept:
+            row = rows.key.rows
+            rows.offsets[row] = offset
+            rows.timestamps[row] = max(-MAX_MS, min(timestamp, MAX_MS)) * 1000
+            add_cell(&rows.key, key, key_size)
+            add_cell(&rows.value, value, value_size)
+
+        if at == stop:
+            return "the number of headers"
+        if at[0] == 0:
+            at += 1
+        else:
+            problem = read_headers(&at, stop, rows, kept)
+            if problem != NULL:
+                return problem
+        if kept and rows.with_headers:
+            rows.header_ends[rows.key.rows] = <int32_t>rows.name.rows
+        if at != stop:
+            return "the length, which is more than its fields have"
+    section.read = section.count
+    if at != end:
+        return "bytes that follow the last"
+    if last_delta > section.last_offset_delta:
+        return "the last offset of the batch"
+    return NULL
+
+
+cdef int reserve(bytearray buffer, Py_ssize_t size) except -1:
+    # Twice as much as before, at least: to grow for each batch would copy too often.
+    cdef Py_ssize_t held = PyByteArray_GET_SIZE(buffer)
+    if held < size:
+        PyByteArray_Resize(buffer, max(size, 2 * held))
+    return 0
+
+
+cdef class Binary:
+    """A column of bytes of varying length."""
+
+    cdef bytearray ends, data, valid
+    cdef Py_ssize_t rows, size, nulls
+
+    def __cinit__(self):
+        self.ends, self.data, self.valid = bytearray(4), bytearray(), bytearray()
+
+    cdef int begin(self, Cells *cells, Py_ssize_t rows, Py_ssize_t size) except -1:
+        # Have room for so many more, and say where.
+        reserve(self.ends, 4 * (self.rows + rows + 1))
+        reserve(self.valid, (self.rows + rows + 7) // 8)
+        reserve(self.data, self.size + size)
+        cells.rows, cells.size, cells.nulls = self.rows, self.size, self.nulls
+        cells.ends = <int32_t *>PyByteArray_AS_STRING(self.ends)
+        cells.data = <uint8_t *>PyByteArray_AS_STRING(self.data)
+        cells.valid = <uint8_t *>PyByteArray_AS_STRING(self.valid)
+        return 0
+
+    cdef void keep(self, const Cells *cells) noexcept:
+        # What was written since.
+        self.rows, self.size, self.nulls = cells.rows, cells.size, cells.nulls
+
+    cdef bytearray taken_ends(self):
+        PyByteArray_Resize(self.ends, 4 * (self.rows + 1))
+        return self.ends
+
+    cdef bytearray taken_data(self):
+        PyByteArray_Resize(self.data, self.size)
+        return self.data
+
+    cdef object taken_validity(self):
+        if self.nulls == 0:
+            return None
+        PyByteArray_Resize(self.valid, (self.rows + 7) // 8)
+        return self.valid
+
+
+cdef class Columns:
+    """The compiled twin of :class:`logbus.records.columnar.Columns`."""
+
+    cdef bint with_headers, is_busy
+    cdef bytearray offsets, timestamps, header_ends
+    cdef Binary key, value, name, content
+
+    def __init__(self, bint headers=False):
+        self.with_headers = headers
+        self.clear()
+
+    cdef int clear(self) except -1:
+        self.offsets, self.timestamps, self.header_ends = bytearray(), bytearray(), bytearray(4)
+        self.key, self.value, self.name, self.content = Binary(), Binary(), Binary(), Binary()
+        return 0
+
+    cdef Py_ssize_t held(self) noexcept:
+        cdef Py_ssize_t size = 24 * self.key.rows + self.key.size + self.value.size
+        if self.with_headers:
+            size += 4 * self.key.rows + 8 * self.name.rows + self.name.size + self.content.size
+        return size
+
+    @property
+    def rows(self):
+        """Rows held."""
+        return self.key.rows
+
+    @property
+    def nbytes(self):
+        """Bytes held, validity aside."""
+        return self.held()
+
+    cpdef bint has_room(self, Py_ssize_t size):
+        """Whether no column can outgrow its limit by a records section of ``size`` bytes."""
+        return size <= (LIMIT - self.held()) // (GROWTH if self.with_headers else 1)
+
+    def extend(
+        self,
+        data,
+        Py_ssize_t count,
+        int64_t base_offset,
+        int64_t last_offset_delta,
+        int64_t base_timestamp,
+        append_time,
+        int64_t first,
+        int64_t end,
+    ):
+        """Add the records of a batch whose offsets are from ``first`` on and below ``end``."""
+        cdef Py_buffer view
+        cdef Section section
+        cdef Rows rows
+        cdef Py_ssize_t held = self.key.rows
+        if self.is_busy:
+            raise RuntimeError("columns belong to one thread at a time: another one extends these")
+        section.count, section.first, section.last = count, first, end
+        section.base_offset, section.last_offset_delta = base_offset, last_offset_delta
+        section.base_timestamp, section.stamped = base_timestamp, append_time is not None
+        section.append_time = append_time if section.stamped else 0
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        self.is_busy = True
+        try:
+            if not self.has_room(view.len):
+                raise OverflowError(f"columns of {self.held()} bytes have no room for records of {view.len}: take them")
+            if count < 0 or count > view.len // MIN_RECORD_SIZE:
+                raise DecodeError(f"{count} records cannot lie in {view.len} bytes")
+            section.at = <const uint8_t *>view.buf
+            section.end = section.at + view.len
+            self.begin(&rows, count, view.len)
+            if view.len < WITHOUT_THE_LOCK:
+                section.problem = read_rows(&section, &rows)
+            else:
+                with nogil:
+                    section.problem = read_rows(&section, &rows)
+            if section.problem != NULL:
+                raise DecodeError(
+                    f"record {section.read} of {count} in {view.len} bytes is malformed: {section.problem.decode()}"
+                )
+            if rows.name_bits & 0x80:
+                self.mend_names(&rows)
+        finally:
+            self.is_busy = False
+            PyBuffer_Release(&view)
+        self.key.keep(&rows.key)
+        self.value.keep(&rows.value)
+        self.name.keep(&rows.name)
+        self.content.keep(&rows.content)
+        return self.key.rows - held
+
+    cdef int begin(self, Rows *rows, Py_ssize_t count, Py_ssize_t size) except -1:
+        # Have room for all that a section of so many records and bytes can hold, and say where.
+        cdef Py_ssize_t room = self.key.rows + count
+        cdef Py_ssize_t headers = size // MIN_HEADER_SIZE if self.with_headers else 0
+        cdef Py_ssize_t of_headers = size if self.with_headers else 0
+        reserve(self.offsets, 8 * room)
+        reserve(self.timestamps, 8 * room)
+        reserve(self.header_ends, 4 * (room + 1) if self.with_headers else 0)
+        self.key.begin(&rows.key, count, size)
+        self.value.begin(&rows.value, count, size)
+        self.name.begin(&rows.name, headers, of_headers)
+        self.content.begin(&rows.content, headers, of_headers)
+        rows.offsets = <int64_t *>PyByteArray_AS_STRING(self.offsets)
+        rows.timestamps = <int64_t *>PyByteArray_AS_STRING(self.timestamps)
+        rows.header_ends = <int32_t *>PyByteArray_AS_STRING(self.header_ends)
+        rows.with_headers, rows.name_bits = self.with_headers, 0
+        return 0
+
+    cdef int mend_names(self, Rows *rows) except -1:
+        # Not all names are ASCII: what is not UTF-8 either is replaced, by which a name may grow.
+        cdef Py_ssize_t row, size
+        cdef Cells *name = &rows.name
+        cdef list names = [
+            name.data[name.ends[row] : name.ends[row + 1]].decode("utf-8", "replace").encode()
+            for row in range(self.name.rows, name.rows)
+        ]
+        cdef bytes joined = b"".join(names), mended
+        reserve(self.name.data, self.name.size + len(joined))
+        name.data = <uint8_t *>PyByteArray_AS_STRING(self.name.data)
+        memcpy(name.data + self.name.size, <const char *>joined, len(joined))
+        size = self.name.size
+        row = self.name.rows
+        for mended in names:
+            size += len(mended)
+            row += 1
+            name.ends[row] = <int32_t>size
+        name.size = size
+        return 0
+
+    def take(self):
+        """Hand over all rows, and be empty."""
+        if self.is_busy:
+            raise RuntimeError("columns belong to one thread at a time: another one extends these")
+        cdef Py_ssize_t rows = self.key.rows
+        headers = None
+        if self.with_headers:
+            PyByteArray_Resize(self.header_ends, 4 * (rows + 1))
+            headers = HeaderData(
+                self.name.rows,
+                self.header_ends,
+                self.name.taken_ends(),
+                self.name.taken_data(),
+                self.content.taken_validity(),
+                self.content.taken_ends(),
+                self.content.taken_data(),
+            )
+        PyByteArray_Resize(self.offsets, 8 * rows)
+        PyByteArray_Resize(self.timestamps, 8 * rows)
+        taken = ColumnData(
+            rows,
+            self.offsets,
+            self.timestamps,
+            self.key.taken_validity(),
+            self.key.taken_ends(),
+            self.key.taken_data(),
+            self.value.taken_validity(),
+            self.value.taken_ends(),
+            self.value.taken_data(),
+            headers,
+        )
+        self.clear()
+        return taken
