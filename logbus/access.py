@@ -16,7 +16,9 @@ from logbus.cluster.replicas import Replicas
 from logbus.cluster.topicplans import NewTopic
 from logbus.config import ConfigView, keys
 from logbus.errors import ApiError, ErrorCode
-from logbus.records.batch import encode_batch
+from logbus.ilogbus import Fetched, Leadership
+from logbus.model import TopicPartition
+from logbus.records.batch import encode_batch, iter_batches
 from logbus.records.committed import committed_records
 from logbus.records.record import Record
 
@@ -57,20 +59,50 @@ class DataAccess:
 
     def read(self, topic: str, partition: int, offset: int, max_bytes: int) -> list[Record]:
         """See :meth:`.IBroker.read`."""
+        return self.fetch(topic, partition, offset, max_bytes).records
+
+    def fetch(self, topic: str, partition: int, offset: int, max_bytes: int) -> Fetched:
+        """See :meth:`.IBroker.fetch`."""
         replica = self._replicas.leader(topic, partition)
         found = replica.read(offset, max_bytes, committed=True, min_one=True).data
         if found is None:
-            return []
+            return Fetched([], offset)
         # Those that begin behind what was read hide nothing.
         aborted = [
             (each.producer_id, each.first_offset)
             for each in replica.log.aborted_transactions(offset, replica.last_stable_offset)
         ]
-        return [record for record in committed_records(found.read(), aborted) if record.offset >= offset]
+        data, next_offset = found.read(), offset
+        for _, header in iter_batches(data):
+            next_offset = header.last_offset + 1
+        return Fetched([record for record in committed_records(data, aborted) if record.offset >= offset], next_offset)
 
-    async def create_topic(self, name: str, partitions: int = -1, configs: Mapping[str, str] | None = None) -> None:
+    async def settled(self, topic: str, partition: int) -> tuple[int, int]:
+        """See :meth:`.IBroker.settled`."""
+        replica = self._replicas.leader(topic, partition)
+        end = replica.log.log_end_offset
+        if (durable := replica.durable()) is not None:
+            await durable
+        return replica.log.log_start_offset, end
+
+    def leadership(self, topic: str, partition: int) -> Leadership:
+        """See :meth:`.IBroker.leadership`."""
+        image = self._metadata.partition(TopicPartition(topic, partition))
+        if image is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition}")
+        return Leadership(image.leader_and_isr.leader, image.leader_and_isr.leader_epoch)
+
+    def brokers(self) -> list[int]:
+        """See :meth:`.IBroker.brokers`."""
+        return sorted(self._metadata.brokers)
+
+    async def create_topic(
+        self, name: str, partitions: int = -1, configs: Mapping[str, str] | None = None, replication_factor: int = -1
+    ) -> None:
         """See :meth:`.IBroker.create_topic`."""
-        wanted = NewTopic(name, num_partitions=partitions, configs=dict(configs or {}))
+        wanted = NewTopic(
+            name, num_partitions=partitions, replication_factor=replication_factor, configs=dict(configs or {})
+        )
         for outcome in await self._topics.create_topics([wanted]):
             if isinstance(outcome, ApiError):
                 raise outcome

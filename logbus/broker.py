@@ -54,6 +54,7 @@ from logbus.cluster.link import ControllerLink
 from logbus.cluster.membership import Membership, ensure_cluster
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.peers import ConnectTo, Identity, Peers, inter_broker, tcp
+from logbus.cluster.plugincalls import Answers, PluginCalls
 from logbus.cluster.producerids import ProducerIds
 from logbus.cluster.purgatory import Purgatory
 from logbus.cluster.reads import Reader
@@ -77,7 +78,7 @@ from logbus.coordination.transactions.writer import MarkerWriter
 from logbus.coordination.upkeep import Upkeep
 from logbus.errors import ApiError, StorageError
 from logbus.handlers.opening import Opening
-from logbus.ilogbus import IBroker, IProtocolPlugin, Listener
+from logbus.ilogbus import Fetched, IBroker, IProtocolPlugin, Leadership, Listener
 from logbus.instruments import instrument
 from logbus.listening import Listening
 from logbus.metastore.imetastore import IMetadataStore, SessionState
@@ -288,6 +289,7 @@ class Broker(OrderedService):
         self.farewell = Farewell(self.link, config, reactor)
         self.forwarder = Forwarder(self.broker_id, self.metadata, self.peers)
         self.topics_anywhere = TopicsAnywhere(self.topic_admin, self.forwarder)
+        self.plugin_calls = PluginCalls(self.peers)
         self.producer_ids = ProducerIds(self.store, self.broker_id)
 
         self.net_metrics = NetMetrics()
@@ -544,8 +546,32 @@ class Broker(OrderedService):
     def read(self, topic: str, partition: int, offset: int, max_bytes: int = 1_048_576) -> list[Record]:
         return self._data.read(topic, partition, offset, max_bytes)
 
-    def create_topic(self, name: str, partitions: int = -1, configs: Mapping[str, str] | None = None) -> Deferred[None]:
-        return Deferred.fromCoroutine(self._data.create_topic(name, partitions, configs))
+    def fetch(self, topic: str, partition: int, offset: int, max_bytes: int = 1_048_576) -> Fetched:
+        return self._data.fetch(topic, partition, offset, max_bytes)
+
+    def settled(self, topic: str, partition: int) -> Deferred[tuple[int, int]]:
+        return Deferred.fromCoroutine(self._data.settled(topic, partition))
+
+    def leadership(self, topic: str, partition: int) -> Leadership:
+        return self._data.leadership(topic, partition)
+
+    def brokers(self) -> list[int]:
+        return self._data.brokers()
+
+    def answer_plugin(self, plugin: str, answers: Answers) -> None:
+        self.plugin_calls.answer(plugin, answers)
+
+    def ask_plugin(self, broker_id: int, plugin: str, body: bytes, seconds: float = 30.0) -> Deferred[bytes]:
+        return Deferred.fromCoroutine(self.plugin_calls.ask(broker_id, plugin, body, seconds))
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = -1,
+        configs: Mapping[str, str] | None = None,
+        replication_factor: int = -1,
+    ) -> Deferred[None]:
+        return Deferred.fromCoroutine(self._data.create_topic(name, partitions, configs, replication_factor))
 
     def topics(self) -> Mapping[str, int]:
         return self._data.topics()

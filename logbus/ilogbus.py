@@ -9,8 +9,8 @@ distribution with an instance that provides :class:`twisted.plugin.IPlugin` and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from attrs import frozen
 from zope.interface import Attribute, Interface
@@ -40,6 +40,24 @@ class Listener:
     advertised: tuple[str, int] | None = None
 
 
+class Leadership(NamedTuple):
+    """Who leads a partition: a broker's id (−1: nobody does), and the epoch, which grows with every election."""
+
+    broker_id: int
+    epoch: int
+
+
+class Fetched(NamedTuple):
+    """
+    Committed records, and the offset to go on from: also markers and what transactions aborted lie before it.
+
+    That offset is the one that was asked for where there is nothing more.
+    """
+
+    records: list[Record]
+    next_offset: int
+
+
 class IBroker(Interface):
     """What a broker offers to its plugins."""
 
@@ -66,8 +84,56 @@ class IBroker(Interface):
         :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION, OFFSET_OUT_OF_RANGE, …
         """
 
-    def create_topic(name: str, partitions: int = -1, configs: Mapping[str, str] | None = None) -> Deferred[None]:
-        """Create a topic (−1 partitions: the broker's default); fires once it can be written to."""
+    def fetch(topic: str, partition: int, offset: int, max_bytes: int = 1_048_576) -> Fetched:
+        """
+        As :meth:`read`, with where to go on: for who reads a partition to its end.
+
+        :raise ApiError: as :meth:`read`.
+        """
+
+    def settled(topic: str, partition: int) -> Deferred[tuple[int, int]]:
+        """
+        Fires once all that the partition's leader, this broker, has got is committed, with the offsets of the first
+        record and behind the last. Who reads that far has seen whatever was acknowledged to anybody before the call.
+
+        :raise ApiError: through the Deferred: NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, …
+        """
+
+    def create_topic(
+        name: str,
+        partitions: int = -1,
+        configs: Mapping[str, str] | None = None,
+        replication_factor: int = -1,
+    ) -> Deferred[None]:
+        """Create a topic (−1: the broker's default); fires once the controller has made it."""
+
+    def leadership(topic: str, partition: int) -> Leadership:
+        """
+        Who leads a partition, as far as this broker has heard.
+
+        :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+
+    def brokers() -> list[int]:
+        """The ids of all brokers that live, in order."""
+
+    def answer_plugin(plugin: str, answers: Callable[[bytes], Deferred[bytes]]) -> None:
+        """
+        Have ``answers`` called with what :meth:`ask_plugin` on another broker asks.
+
+        :param plugin: a name of the plugin's choice, the same on all brokers.
+        :raise ValueError: somebody answers to that name already.
+        """
+
+    def ask_plugin(broker_id: int, plugin: str, body: bytes, seconds: float = 30.0) -> Deferred[bytes]:
+        """
+        Ask the same plugin on another broker, over the connections that brokers have among themselves.
+
+        :param body: in the plugin's own words, at most 8 MiB; so the answer.
+        :param seconds: to wait for the answer.
+        :raise ApiError: through the Deferred. BROKER_NOT_AVAILABLE: it was not asked; NETWORK_EXCEPTION,
+            REQUEST_TIMED_OUT: perhaps it was; UNSUPPORTED_VERSION: it has no such plugin; and what that one raises.
+        """
 
     def topics() -> Mapping[str, int]:
         """The names of all topics, each with its number of partitions."""
@@ -98,6 +164,7 @@ class IAdminResource(Interface):
     """A page or a REST service on the admin listener."""
 
     path: bytes = Attribute("The first path segment it is served under.")
+    body_bytes: int = Attribute("The longest body of a request; may be left out, and is 65,536 then.")
 
     def resource(broker: IBroker) -> IResource:
         """The twisted.web resource; called once when the broker starts."""

@@ -33,6 +33,7 @@ from logbus.handlers.offset_rules import OffsetRules
 from logbus.handlers.offsets import OffsetHandlers
 from logbus.handlers.opening import ABOUT_THE_CLUSTER
 from logbus.handlers.participation import Gate
+from logbus.handlers.plugincalls import PluginCallHandlers
 from logbus.handlers.produce import ProduceHandlers
 from logbus.handlers.producers import ProducerHandlers
 from logbus.handlers.refusals import Refusals
@@ -112,6 +113,7 @@ def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers
             MarkerHandlers(broker.marker_writer, metadata),
             ClusterHandlers(broker.broker_id, metadata, broker.store, broker.receiver, broker.controller, door),
             forwarding,
+            PluginCallHandlers(broker.plugin_calls, door),
         ]
     )
     router.wrap(FORWARDED, forwarding.wrap)

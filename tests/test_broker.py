@@ -255,6 +255,32 @@ class Plugins(SynchronousTestCase):
         replica.append_marker(2, 0, Marker(ControlType.COMMIT, 0), 0, 1)
         self.assertEqual([record.value for record in broker.read("t", 0, 0)], [b"kept"])
 
+    def test_read_to_the_end(self) -> None:
+        """Who goes on from where a fetch says gets to the end, also over what is hidden."""
+        broker = self.server.broker
+        self.server.create("t")
+        replica = broker.replicas.leader("t", 0)
+        batch = encode_batch(
+            [Record(0, 0, None, b"gone")], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True
+        )
+        replica.append(batch, 0)
+        self.assertEqual(broker.fetch("t", 0, 0), ([], 0))
+        replica.append_marker(1, 0, Marker(ControlType.ABORT, 0), 0, 1)
+        self.assertEqual(broker.fetch("t", 0, 0), ([], 2))
+        self.server.now(broker.append("t", [(None, b"kept")]))
+        records, next_offset = broker.fetch("t", 0, 2)
+        self.assertEqual(([record.value for record in records], next_offset), ([b"kept"], 3))
+        self.assertEqual(broker.fetch("t", 0, 3), ([], 3))
+        self.assertEqual(self.server.now(broker.settled("t", 0)), (0, 3))
+
+    def test_who_leads(self) -> None:
+        """A plugin can ask who leads a partition, and who lives."""
+        self.server.create("t")
+        self.assertEqual(self.server.broker.leadership("t", 0), (0, 0))
+        self.assertEqual(self.server.broker.brokers(), [0])
+        error = self.assertRaises(ApiError, self.server.broker.leadership, "none", 0)
+        self.assertEqual(error.code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
     def test_errors(self) -> None:
         """Errors carry Kafka's codes."""
         broker = self.server.broker

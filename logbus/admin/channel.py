@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import cast
 
 from twisted.internet.defer import Deferred, succeed
@@ -122,7 +123,7 @@ class AdminChannel(HTTPChannel):
     # A request.
 
     def allHeadersReceived(self) -> None:
-        if self.length is not None and self.length > self.site.limits.body_bytes:
+        if self.length is not None and self.length > self.body_bytes:
             self.refuse_body()
             return
         super().allHeadersReceived()
@@ -138,6 +139,12 @@ class AdminChannel(HTTPChannel):
         if following:
             self._no_successors()
         super().allContentReceived()
+
+    @property
+    def body_bytes(self) -> int:
+        """The longest body that the request may have."""
+        first = self._path.removeprefix(b"/").partition(b"/")[0].partition(b"?")[0]
+        return self.site.body_bytes.get(first, self.site.limits.body_bytes)
 
     def _no_successors(self) -> None:
         self.persistent = 0
@@ -156,8 +163,7 @@ class AdminChannel(HTTPChannel):
 
     def refuse_body(self) -> None:
         """The body is too long."""
-        most = self.site.limits.body_bytes
-        self.refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body is longer than {most} bytes.")
+        self.refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body is longer than {self.body_bytes} bytes.")
 
     def _too_slow(self) -> None:
         seconds = self.site.limits.request_seconds
@@ -200,6 +206,7 @@ class AdminHTTP(Site):
     What all connections of one listener share.
 
     :ivar mounted: resources of plugins, by the first segment of their paths.
+    :ivar body_bytes: the longest body below those segments where that is not the limits'.
     """
 
     def __init__(
@@ -208,6 +215,7 @@ class AdminHTTP(Site):
         router: Router,
         gate: Gate,
         mounted: Mapping[bytes, IResource],
+        body_bytes: Mapping[bytes, int] = MappingProxyType({}),
         clock: IReactorTime,
         wall_clock: Callable[[], float],
         limits: HttpLimits,
@@ -216,6 +224,7 @@ class AdminHTTP(Site):
         self.router = router
         self.gate = gate
         self.mounted = mounted
+        self.body_bytes = body_bytes
         self.clock = clock
         self.wall_clock = wall_clock
         self.limits = limits

@@ -2,8 +2,9 @@
 Who may not ask at all: what a browser could be tricked into sending is refused before anything looks at it.
 
 There is no way for a page of another origin to read from here (no CORS headers, ever) or to change anything: a change
-must come as ``application/json``, which browsers send to a foreign origin only after a preflight, which is never
-granted. Against DNS rebinding, where the foreign page makes its own name point here, the ``Host`` is checked.
+must come as ``application/json`` or a type made of it (``application/...+json``), which browsers send to a foreign
+origin only after a preflight, which is never granted. Against DNS rebinding, where the foreign page makes its own name
+point here, the ``Host`` is checked.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ SECURITY_HEADERS: Mapping[str, str] = MappingProxyType(
 )
 """On every answer; a plugin's resource may set its own in their place."""
 
+_JSON = re.compile(r"application/([a-z0-9!#$&^_.-]{1,100}\+)?json")  # RFC 6839, 3.1
 _AUTHORITY = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 
 
@@ -100,7 +102,7 @@ def _check_body(method: str, headers: Mapping[str, Sequence[str]]) -> None:
     has_body = "transfer-encoding" in headers or headers.get("content-length", ("0",))[0] != "0"
     if not (kinds or has_body or method == "POST"):
         return  # only POST (of the methods that change things) goes to a foreign origin without a preflight
-    if len(kinds) != 1 or kinds[0].partition(";")[0].strip().lower() != "application/json":
+    if len(kinds) != 1 or not _JSON.fullmatch(kinds[0].partition(";")[0].strip().lower()):
         told = repr(", ".join(kinds)[:200]) if kinds else "missing"
         raise Refused(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,

@@ -40,7 +40,7 @@ class AdminRequest(Request):
 
     def handleContentChunk(self, data: bytes) -> None:
         if not self.channel.refused:
-            if self.content.tell() + len(data) > self.channel.site.limits.body_bytes:
+            if self.content.tell() + len(data) > self.channel.body_bytes:
                 self.channel.refuse_body()
             else:
                 self.content.write(data)

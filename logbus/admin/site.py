@@ -88,6 +88,7 @@ class AdminSite(ServerFactory):
     stop: Callable[[], Callable[[], object] | None] = lambda: None
     limits: HttpLimits = field(factory=HttpLimits)
     _mounted: dict[bytes, IResource] = field(factory=dict, init=False)
+    _body_bytes: dict[bytes, int] = field(factory=dict, init=False)
     _router: Router = field(init=False)
     _http: AdminHTTP | None = field(default=None, init=False)
     _log = Logger()
@@ -102,6 +103,7 @@ class AdminSite(ServerFactory):
                         f"the path {plugin.path!r} is taken, or not one segment of letters, digits and '-_.'"
                     )
                 self._mounted[plugin.path] = plugin.resource(self.broker)
+                self._body_bytes[plugin.path] = getattr(plugin, "body_bytes", self.limits.body_bytes)
                 taken.add(plugin.path)
             except Exception:
                 self._log.failure("the admin resource {plugin!r} is left out", plugin=plugin)
@@ -160,6 +162,7 @@ class AdminSite(ServerFactory):
             router=self._router,
             gate=Gate(lambda: self.config.get(keys.ADMIN_ALLOWED_HOSTS)),
             mounted=self._mounted,
+            body_bytes=self._body_bytes,
             clock=self.clock,
             wall_clock=self.wall_clock,
             limits=self.limits,

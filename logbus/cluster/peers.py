@@ -34,7 +34,7 @@ from logbus.timers import Timers
 from logbus.wire.messages.cluster import IntroduceRequest, IntroduceResponse
 from logbus.wire.versions import VersionRange
 
-CONTROL, ANNOUNCE, FORWARD, FETCH = "control", "announce", "forward", "fetch"
+CONTROL, ANNOUNCE, FORWARD, FETCH, PLUGIN = "control", "announce", "forward", "fetch", "plugin"
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds between two attempts to connect."""
@@ -54,7 +54,7 @@ def versions_of(feature_level: int) -> dict[int, VersionRange]:
     """
     if feature_level < 1:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"feature level {feature_level} cannot talk to other brokers")
-    spoken = {1: 17, 23: 4, 24: 5, 27: 2, 32: 4, 1000: 0, 1001: 0, 1002: 0, 1003: 0, 1004: 0, 1005: 0}
+    spoken = {1: 17, 23: 4, 24: 5, 27: 2, 32: 4, 1000: 0, 1001: 0, 1002: 0, 1003: 0, 1004: 0, 1005: 0, 1006: 0}
     return {key: VersionRange(version, version) for key, version in spoken.items()}
 
 

@@ -1,5 +1,5 @@
 """
-What other brokers ask of this one: Introduce, Announce, AlterPartitions, ShutDown, ReportFailed, Forward.
+What other brokers ask of this one: Introduce, Announce, AlterPartitions, ShutDown, ReportFailed, Forward, AskPlugin.
 
 None of it is told to clients (ApiVersions), and all but Introduce is refused on a connection whose other end has not
 proved that it is a broker. The proof is the incarnation in its registration: only who can read the metadata store, or

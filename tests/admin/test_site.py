@@ -105,8 +105,22 @@ class PluginTests(SynchronousTestCase):
         self.assertEqual(answered.status, 415)
         self.assertEqual(self.world.ask("POST", "/page", b"x" * 65_537).status, 413)
         self.assertEqual(self.world.ask("POST", "/page", [1]).body, b"posted [1]")
+        headers = {"Content-Type": "application/vnd.page.v1+json; charset=utf-8"}
+        self.assertEqual(self.world.ask("POST", "/page", b"{}", headers=headers).body, b"posted {}")
         refused = self.world.ask("PUT", "/page")
         self.assertEqual((refused.status, refused.headers["Allow"]), (405, "GET, HEAD, POST"))
+
+    def test_body_bytes_of_a_plugin(self) -> None:
+        """A plugin may take longer bodies than others do, or only shorter ones; nobody else does then."""
+
+        class Long(PagePlugin):
+            body_bytes = 100_000
+
+        world = World(plugins=[Long(page=Page())])
+        for target in ("/page", "/page/", "/page?q", "/page/a"):
+            self.assertEqual(world.ask("POST", target, b"x" * 100_001).status, 413, target)
+        self.assertEqual(len(world.ask("POST", "/page", b"x" * 100_000).body), len("posted ") + 100_000)
+        self.assertEqual(world.ask("POST", "/pages", b"x" * 65_537).status, 413)
 
     def test_bug_of_a_plugin(self) -> None:
         """A plugin that fails is a problem without a traceback."""

@@ -7,19 +7,20 @@ from uuid import UUID
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.announcement import Announcement
+from logbus.cluster.plugincalls import LONGEST_BODY
 from logbus.cluster.spelling import announce_request
-from logbus.errors import ErrorCode
+from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.cluster import shielded
 from logbus.metastore.znodes import BrokerIdZnode, Registration
 from logbus.model import Endpoint
 from logbus.records.slices import joined
 from logbus.wire.messages.api_versions import ApiVersionsRequest
-from logbus.wire.messages.cluster import ForwardRequest, IntroduceRequest, ShutDownRequest
+from logbus.wire.messages.cluster import AskPluginRequest, ForwardRequest, IntroduceRequest, ShutDownRequest
 from logbus.wire.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from logbus.wire.schema import decode, encode
 from tests.handlers.kit import Client, HandlerCase
@@ -200,6 +201,46 @@ class ForwardTests(PeerCase):
             client.send(request, 0)
             client.turn()
             self.assertTrue(client.closed, changes)
+
+
+class PluginCallTests(PeerCase):
+    """What a plugin on another broker asks its like here."""
+
+    def asked(self, plugin: str, body: bytes = b"") -> Any:
+        """Ask it."""
+        return self.introduced().ask(AskPluginRequest(plugin=plugin, body=body), 0)
+
+    def test_answered(self) -> None:
+        """The plugin gets the bytes, and its own go back."""
+        self.server.broker.answer_plugin("echo", lambda body: succeed(body * 2))
+        self.assertEqual(self.asked("echo", b"ab").body, b"abab")
+
+    def test_nobody_of_that_name(self) -> None:
+        """A plugin that is not there is an error that names it."""
+        answer = self.asked("nobody")
+        self.assertEqual(answer.error_code, ErrorCode.UNSUPPORTED_VERSION)
+        self.assertIn("'nobody'", answer.error_message)
+
+    def test_refusals_and_mistakes(self) -> None:
+        """What a plugin refuses is told; what it fails with is for the log. The connection lives."""
+        refusal = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "not here")
+        self.server.broker.answer_plugin("strict", lambda body: fail(refusal))
+        self.server.broker.answer_plugin("broken", lambda body: fail(KeyError("hunter2")))
+        answer = self.asked("strict")
+        self.assertEqual((answer.error_code, answer.error_message), (ErrorCode.NOT_LEADER_OR_FOLLOWER, "not here"))
+        answer = self.asked("broken")
+        self.assertEqual((answer.error_code, answer.error_message), (ErrorCode.UNKNOWN_SERVER_ERROR, None))
+        self.assertEqual(len(self.flushLoggedErrors(KeyError)), 1)
+
+    def test_too_much(self) -> None:
+        """An answer that is too long is refused, not sent."""
+        self.server.broker.answer_plugin("long", lambda body: succeed(bytes(LONGEST_BODY + 1)))
+        self.assertEqual(self.asked("long").error_code, ErrorCode.MESSAGE_TOO_LARGE)
+
+    def test_one_of_a_name(self) -> None:
+        """Two plugins of one name are a mistake that is told at once."""
+        self.server.broker.answer_plugin("one", succeed)
+        self.assertRaises(ValueError, self.server.broker.answer_plugin, "one", succeed)
 
 
 class ShieldTests(SynchronousTestCase):

@@ -9,6 +9,7 @@ from logbus.cluster.images import BrokerImage
 from logbus.cluster.spelling import announce_request
 from logbus.wire.messages.cluster import (
     AlterPartitionsRequest,
+    AskPluginRequest,
     ForwardRequest,
     IntroduceRequest,
     PartitionNumbers,
@@ -32,4 +33,5 @@ def broker_requests() -> list[Any]:
         ShutDownRequest(broker_epoch=1),
         ReportFailedRequest(broker_epoch=1, failed=[PartitionNumbers(topic="t", partitions=[0, 1])]),
         ForwardRequest(api_key=20, api_version=6, principal="User:x", host="h", body=b"\x01\0\0\0\0\0"),
+        AskPluginRequest(plugin="registry", body=b"{}"),
     ]

@@ -39,6 +39,7 @@ NOT_IN_KIO = {
     "ShutDown": {0},
     "ReportFailed": {0},
     "Forward": {0},
+    "AskPlugin": {0},
     # Of no API, and not for clients.
     "TransactionLogKey": {0},
     "TransactionLogValue": {0, 1},

@@ -1,6 +1,6 @@
 """
 What brokers tell each other: Introduce (1000), Announce (1001), AlterPartitions (1002), ShutDown (1003), ReportFailed
-(1004), Forward (1005).
+(1004), Forward (1005), AskPlugin (1006).
 
 The numbers are ours, far above Kafka's, and never told to clients. Who asks is known from Introduce, which comes first
 on every connection between brokers; the others therefore do not say it again.
@@ -266,6 +266,28 @@ class ForwardRequest:
 @message(1005, versions="0", flexible="0+")
 class ForwardResponse:
     """The answer to :class:`ForwardRequest`: the response's body as the client is to get it, or why there is none."""
+
+    error_code: Int16 = 0
+    error_message: String | None = None
+    body: Bytes = b""
+
+
+@message(1006, versions="0", flexible="0+")
+class AskPluginRequest:
+    """
+    A plugin on one broker asks its like on another.
+
+    :ivar plugin: the name that it answers to.
+    :ivar body: what is asked, in words of the plugin's own.
+    """
+
+    plugin: String
+    body: Bytes
+
+
+@message(1006, versions="0", flexible="0+")
+class AskPluginResponse:
+    """The answer to :class:`AskPluginRequest`: what the plugin says, or why nobody does."""
 
     error_code: Int16 = 0
     error_message: String | None = None

@@ -103,4 +103,5 @@ API_NAMES: dict[int, str] = {
     1003: "ShutDown",
     1004: "ReportFailed",
     1005: "Forward",
+    1006: "AskPlugin",
 }

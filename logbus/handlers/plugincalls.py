@@ -1,0 +1,39 @@
+"""
+AskPlugin: what a plugin on another broker asks its like on this one.
+"""
+
+from __future__ import annotations
+
+from attrs import define
+from twisted.logger import Logger
+
+from logbus.cluster.plugincalls import PluginCalls
+from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.cluster import Doorkeeper
+from logbus.handlers.routing import serves, task
+from logbus.net.context import RequestContext
+from logbus.wire.connection import Request
+from logbus.wire.messages.cluster import AskPluginRequest, AskPluginResponse
+
+
+@define(eq=False)
+class PluginCallHandlers:
+    """Lets the plugins of this broker answer those of others."""
+
+    _calls: PluginCalls
+    _door: Doorkeeper
+    _log = Logger()
+
+    @serves(1006, 0, 0)
+    @task
+    async def ask_plugin(self, context: RequestContext, request: Request) -> AskPluginResponse:
+        message: AskPluginRequest = request.message
+        try:
+            self._door.only(context, context.broker, "asked a plugin")
+            return AskPluginResponse(body=await self._calls.asked(message.plugin, bytes(message.body)))
+        except ApiError as e:
+            return AskPluginResponse(error_code=e.code, error_message=e.message)
+        except Exception:
+            # A plugin's mistake is no reason to hang up on a broker.
+            self._log.failure("the plugin {plugin!r} failed to answer a broker", plugin=message.plugin)
+            return AskPluginResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
