@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import define, field
-from twisted.internet.defer import CancelledError, Deferred, DeferredLock
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -23,14 +23,19 @@ Offsets = Mapping[TopicPartition, CommittedOffset]
 
 
 @define(eq=False)
-class _Later:
+class _Round:
     """
-    A commit that nobody waits for, and whose turn has not come.
+    What is committed together.
 
-    :ivar offsets: None: where one is when it comes.
+    :ivar given: offsets that somebody said.
+    :ivar reached: where the consumer was, of partitions that it may have lost when the turn comes.
+    :ivar waiters: who waits for the outcome; without any the round is given up.
     """
 
-    offsets: dict[TopicPartition, CommittedOffset] | None
+    given: dict[TopicPartition, CommittedOffset] = field(factory=dict)
+    reached: dict[TopicPartition, CommittedOffset] = field(factory=dict)
+    waiters: dict[Deferred[None], None] = field(factory=dict)
+    task: Deferred[None] | None = None
 
 
 @define(eq=False)
@@ -49,50 +54,44 @@ class Committer:
     positions: Callable[[bool], dict[TopicPartition, CommittedOffset]]
     membership: Membership | None = None
     _committed: dict[TopicPartition, int] = field(factory=dict, init=False)
-    _lock: DeferredLock = field(factory=DeferredLock, init=False)
     _timer: LoopingCall | None = field(default=None, init=False)
-    _under_way: set[Deferred[None]] = field(factory=set, init=False)
-    _later: _Later | None = field(default=None, init=False)
+    _under_way: _Round | None = field(default=None, init=False)
+    _next: _Round | None = field(default=None, init=False)
+    _unheard: set[Deferred[None]] = field(factory=set, init=False)
 
     def commit(self, offsets: Offsets | None = None, *, done: bool = False) -> Deferred[None]:
         """
-        Commit offsets, after the commits that are under way.
+        Commit offsets, after the commit that is under way.
+
+        What is asked for meanwhile becomes one commit, in which the last word on each partition holds; who asked hears
+        of its outcome. Cancelling the Deferred gives the commit up if nobody else waits for it; it may be on its way.
 
         :param offsets: None: of all partitions, as far as they were handed out.
         :param done: only as far as they are done.
         :raises LogbusError: (in the Deferred) there is no group; CommitFailed; or what else went wrong.
         """
-        self._later = None
-        return self._lock.run(lambda: Deferred.fromCoroutine(self._commit(offsets, done)))
+        turn = self._next
+        if turn is None:
+            turn = self._next = _Round()
+        if offsets is None:
+            reached = self.positions(done)
+            turn.reached.update(reached)
+            for each in reached:
+                turn.given.pop(each, None)
+        else:
+            turn.given.update(offsets)
+        waiting: Deferred[None] = Deferred(lambda _: self._cancelled(turn, waiting))
+        turn.waiters[waiting] = None
+        self._go_on()
+        return waiting
 
     def commit_nowait(self, offsets: Offsets | None = None, *, done: bool = False) -> None:
-        """
-        Commit, and log it if that fails: the next commit says it again.
-
-        While others are under way, what nobody waits for becomes one commit, however often it is asked for.
-        """
-        later = self._later
-        if later is not None:
-            if later.offsets is not None:
-                later.offsets.update(self.positions(done) if offsets is None else offsets)
-                return
-            if offsets is None:
-                # It commits where one is when its turn comes.
-                return
-        later = self._later = _Later(None if offsets is None else dict(offsets))
-
-        def begin() -> Deferred[None]:
-            if self._later is later:
-                self._later = None
-            return Deferred.fromCoroutine(self._commit(later.offsets, done))
-
-        committing = self._lock.run(begin)
-        self._under_way.add(committing)
+        """Commit, and log it if that fails: the next commit says it again."""
+        committing = self.commit(offsets, done=done)
+        self._unheard.add(committing)
 
         def ended(result: object) -> None:
-            self._under_way.discard(committing)
-            if self._later is later:
-                self._later = None
+            self._unheard.discard(committing)
             if isinstance(result, Failure) and not result.check(CancelledError):
                 self._log.warn("offsets were not committed: {error}", error=result.value)
 
@@ -115,17 +114,52 @@ class Committer:
             self._timer.stop()
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Give up what nobody waits for."""
         self.stop()
-        for each in list(self._under_way):
+        for each in list(self._unheard):
             each.cancel()
 
-    async def _commit(self, offsets: Offsets | None, done: bool) -> None:
+    # How it works.
+
+    def _go_on(self) -> None:
+        if self._under_way is None and self._next is not None:
+            turn, self._next = self._next, None
+            self._under_way = turn
+            turn.task = Deferred.fromCoroutine(self._commit(turn))
+            turn.task.addBoth(self._ended, turn)
+
+    def _ended(self, result: Any, turn: _Round) -> None:
+        self._under_way = None
+        waiters, turn.waiters = turn.waiters, {}
+        for each in waiters:
+            if each.called:
+                continue
+            if isinstance(result, Failure):
+                each.errback(result)
+            else:
+                each.callback(None)
+        self._go_on()
+
+    def _cancelled(self, turn: _Round, waiting: Deferred[None]) -> None:
+        turn.waiters.pop(waiting, None)
+        if turn.waiters:
+            return
+        if turn is self._next:
+            self._next = None
+        elif turn.task is not None:
+            turn.task.cancel()
+
+    async def _commit(self, turn: _Round) -> None:
         group = self.group
         if group is None:
             raise LogbusError("nothing can be committed without a group; give the consumer a group_id")
-        chosen = self.positions(done) if offsets is None else offsets
-        chosen = {each: at for each, at in chosen.items() if offsets or self._committed.get(each) != at.offset}
+        chosen = dict(turn.given)
+        if turn.reached:
+            ours = self.positions(True)
+            for each, at in turn.reached.items():
+                # What is another's by now may be further there; and what is committed need not be said again.
+                if each not in chosen and each in ours and self._committed.get(each) != at.offset:
+                    chosen[each] = at
         if not chosen:
             return
         if self.membership is not None:
@@ -136,5 +170,5 @@ class Committer:
         self.interceptors.on_commit(chosen)
 
     def _commit_if_idle(self) -> None:
-        if not self._under_way:
+        if self._under_way is None:
             self.commit_nowait(done=True)

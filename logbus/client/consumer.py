@@ -314,7 +314,7 @@ class Consumer(OffsetLookups):
 
     def commit(self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None) -> Deferred[None]:
         """
-        Commit offsets.
+        Commit offsets. What is asked for while a commit is under way becomes one, which all hear of.
 
         :param offsets: of the next records to read; default: what was handed out, of all partitions.
         :raises CommitFailed: (in the Deferred) the group has moved on, or a partition's offset is refused.
