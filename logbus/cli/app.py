@@ -74,6 +74,7 @@ app = LazyGroup(
         "cluster": ("logbus.cli.clusters:cluster", "Show the cluster; move leaders and replicas; run a cluster."),
         "metadata": ("logbus.cli.metadata:metadata", "Move metadata between a data directory and ZooKeeper."),
         "audit": ("logbus.cli.audit:audit", "Compare what was consumed with what was published."),
+        "pipeline": ("logbus.cli.pipeline:pipeline", "Load, count, join and check topics with Spark."),
         "dump-log": ("logbus.cli.dump:dump_log", "Show what is in the files of a log, and what is damaged."),
         "bench": ("logbus.cli.bench:bench", "Measure produce, fetch and latency of a broker."),
         "simulate": ("logbus.cli.simulating:simulate", "Let things go wrong in simulated clusters."),

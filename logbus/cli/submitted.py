@@ -1,0 +1,10 @@
+"""``logbus pipeline`` as the file that ``spark-submit`` runs."""
+
+from __future__ import annotations
+
+import sys
+
+from logbus.cli.app import run_app
+
+if __name__ == "__main__":
+    raise SystemExit(run_app(["pipeline", *sys.argv[1:]]))
