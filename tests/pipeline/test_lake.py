@@ -56,7 +56,7 @@ def _load(number: int, start: int, end: int, path: str = "", topic_id: str = "on
         at_ms=7,
         writer="w",
         staging="s",
-        added=(DataFile(path or f"part-{number}", 10, end - start),),
+        added=(DataFile(path or f"part-{number}", 10),),
         offsets={"t": TopicOffsets(topic_id, {0: Offsets.of((start, end))})},
     )
 
@@ -160,7 +160,7 @@ def _write(files: Mortal, table: Table, path: str, rows: list[int]) -> DataFile:
     target = files.files.root / table.staging / path
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(rows))
-    return DataFile(path, target.stat().st_size, len(rows))
+    return DataFile(path, target.stat().st_size)
 
 
 def _seen(root: Path) -> list[int]:
@@ -194,12 +194,12 @@ class TableTests(TestCase):
                 _write(files, table, f"hour={start}/part-{table.writer}.parquet", [r for r in rows if r not in odd])
             ]
             added.append(_write(files, table, f"hour=odd/part-{table.writer}-{start}.parquet", odd))
-            table.commit(Kind.LOAD, added, {"t": TopicOffsets("", {0: Offsets.of((rows[0], rows[-1] + 1))})})
+            table.commit(Kind.LOAD, added, offsets={"t": TopicOffsets("", {0: Offsets.of((rows[0], rows[-1] + 1))})})
         if len(table.state.files) > 1:
             old = list(table.state.files)
             rows = sorted(row for path in old for row in json.loads((root / path).read_text()))
             whole = _write(files, table, f"all/part-{table.writer}.parquet", rows)
-            table.commit(Kind.COMPACT, [whole], {}, old)
+            table.commit(Kind.COMPACT, [whole], removed=tuple(old))
         return files.done
 
     def test_killed_at_any_moment(self) -> None:
@@ -221,7 +221,9 @@ class TableTests(TestCase):
                 table = Table(LocalFiles(root))
                 table.refresh()
                 self.assertEqual(table.state.held("t", 0), Offsets.of((0, 10)))
-                self.assertEqual([Path(url).name for url in table.paths()], [p.name for p in root.rglob("*.parquet")])
+                self.assertEqual(
+                    [Path(path).name for path in table.state.files], [p.name for p in root.rglob("*.parquet")]
+                )
 
     def test_the_later_job_takes_over(self) -> None:
         """A job that was taken over is told so when it commits, and what it wrote is gone."""
@@ -231,11 +233,11 @@ class TableTests(TestCase):
         file = _write(Mortal(files, 9), early, "part-early.parquet", [0])
         late.claim()
         offsets = {"t": TopicOffsets("", {0: Offsets.of((0, 1))})}
-        late.commit(Kind.LOAD, [_write(Mortal(files, 9), late, "part-late.parquet", [0])], offsets)
+        late.commit(Kind.LOAD, [_write(Mortal(files, 9), late, "part-late.parquet", [0])], offsets=offsets)
         (self.root / early.staging).mkdir(parents=True)
         (self.root / early.staging / file.path).write_text("[0]")
         with self.assertRaisesRegex(TakenOver, f"job {late.writer} has made commit 3"):
-            early.commit(Kind.LOAD, [file], offsets)
+            early.commit(Kind.LOAD, [file], offsets=offsets)
         self.assertEqual(_seen(self.root), [0])
 
     def test_snapshots(self) -> None:
@@ -245,7 +247,7 @@ class TableTests(TestCase):
         table.claim()
         for start in range(3 * tables.KEEP):
             offsets = {"t": TopicOffsets("", {0: Offsets.of((start, start + 1))})}
-            table.commit(Kind.LOAD, [], offsets)
+            table.commit(Kind.LOAD, offsets=offsets)
         self.assertLess(len(files.names(tables.COMMITS)), tables.KEEP + tables.SNAPSHOT_EVERY + 1)
         self.assertLess(len(files.names(tables.SNAPSHOTS)), 5)
         self.assertEqual(Table(files).refresh(), table.state)
@@ -262,7 +264,7 @@ class TableTests(TestCase):
         files = LocalFiles(self.root)
         table = Table(files)
         table.claim()
-        table.commit(Kind.LOAD, [_write(Mortal(files, 9), table, "part-1.parquet", [1])], {})
+        table.commit(Kind.LOAD, [_write(Mortal(files, 9), table, "part-1.parquet", [1])])
         (self.root / "part-1.parquet").unlink()
         with self.assertRaisesRegex(LakeError, "commit 2 names part-1.parquet, which is not there"):
             Table(files).claim()

@@ -40,12 +40,11 @@ class DataFile:
     A Parquet file.
 
     :ivar path: relative to the table.
-    :ivar size: bytes;  ``records``: rows.
+    :ivar size: bytes.
     """
 
     path: str
     size: int
-    records: int
 
 
 @frozen
@@ -92,6 +91,8 @@ class Commit:
     :ivar added: the new files, by the paths they are to have.
     :ivar removed: paths of files that are no longer part of the table.
     :ivar offsets: what the new files hold, by topic; of a compaction nothing, as the table held it before.
+    :ivar records: rows in the new files;  ``quarantined``: those of them that could not be read.
+    :ivar schema: of the table from here on, as Spark's JSON; None: as it was.
     """
 
     number: int
@@ -102,6 +103,9 @@ class Commit:
     added: tuple[DataFile, ...] = ()
     removed: tuple[str, ...] = ()
     offsets: Mapping[str, TopicOffsets] = field(factory=dict)
+    records: int = 0
+    quarantined: int = 0
+    schema: Any = None
 
     def as_json(self) -> bytes:
         """The document."""
@@ -117,6 +121,9 @@ class Commit:
             "added": [attrs.asdict(each) for each in self.added],
             "removed": list(self.removed),
             "offsets": _topics_document(self.offsets),
+            "records": self.records,
+            "quarantined": self.quarantined,
+            "schema": self.schema,
         }
 
     @classmethod
@@ -141,6 +148,9 @@ class Commit:
                 added=_files(document["added"]),
                 removed=tuple(document["removed"]),
                 offsets=_topics(document["offsets"]),
+                records=document["records"],
+                quarantined=document["quarantined"],
+                schema=document["schema"],
             )
         except (KeyError, TypeError, ValueError, AttributeError) as e:
             raise LakeError(f"{name} is not a commit of a table: {e!r}") from e
@@ -155,6 +165,7 @@ class State:
     :ivar writer: who wrote it.
     :ivar files: what the table consists of, by path.
     :ivar offsets: what is in it, by topic.
+    :ivar schema: of its rows, as Spark's JSON; None before the first.
     :ivar last_change: the last commit that was no claim: its files may not have been moved yet.
     """
 
@@ -162,6 +173,7 @@ class State:
     writer: str = ""
     files: Mapping[str, DataFile] = field(factory=dict)
     offsets: Mapping[str, TopicOffsets] = field(factory=dict)
+    schema: Any = None
     last_change: Commit | None = None
 
     def after(self, commit: Commit) -> State:
@@ -189,6 +201,7 @@ class State:
             writer=commit.writer,
             files=files,
             offsets=offsets,
+            schema=self.schema if commit.schema is None else commit.schema,
             last_change=self.last_change if commit.kind is Kind.CLAIM else commit,
         )
 
@@ -205,6 +218,7 @@ class State:
                 "writer": self.writer,
                 "files": [attrs.asdict(each) for each in self.files.values()],
                 "offsets": _topics_document(self.offsets),
+                "schema": self.schema,
                 "last_change": None if self.last_change is None else self.last_change._document(),
             }
         )
@@ -224,6 +238,7 @@ class State:
                 writer=document["writer"],
                 files={each.path: each for each in _files(document["files"])},
                 offsets=_topics(document["offsets"]),
+                schema=document["schema"],
                 last_change=None if change is None else Commit._of(name, change),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as e:
@@ -247,7 +262,7 @@ def _loaded(name: str, text: bytes) -> dict[str, Any]:
 
 
 def _files(values: Any) -> tuple[DataFile, ...]:
-    return tuple(DataFile(each["path"], each["size"], each["records"]) for each in values)
+    return tuple(DataFile(each["path"], each["size"]) for each in values)
 
 
 def _topics(values: Any) -> dict[str, TopicOffsets]:

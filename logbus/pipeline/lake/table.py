@@ -4,6 +4,7 @@ A table: a directory of Parquet files, and beside them the log of its commits.
 ::
 
     date=2026-11-21/hour=13/part-....parquet   what any reader of Parquet sees
+    _quarantine/date=.../...                   records that could not be read, and why
     _logbus/commits/00000000000000000012.json  a commit
     _logbus/snapshots/00000000000000000010.json  what commits up to it make
     _logbus/staging/<writer>/...               files that are not committed, or not yet moved into place
@@ -24,14 +25,14 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
 from logbus.pipeline.errors import LakeError, TakenOver
 from logbus.pipeline.lake.files import Files, files_at
-from logbus.pipeline.lake.manifest import Commit, DataFile, Kind, State, TopicOffsets
+from logbus.pipeline.lake.manifest import Commit, DataFile, Kind, State
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,6 +41,7 @@ HOME = "_logbus"
 COMMITS = f"{HOME}/commits"
 SNAPSHOTS = f"{HOME}/snapshots"
 STAGING = f"{HOME}/staging"
+QUARANTINE = "_quarantine"
 SNAPSHOT_EVERY = 50
 """Commits between snapshots."""
 
@@ -139,53 +141,32 @@ class Table:
             if self.state.last_change is not None:
                 self._settle(self.state.last_change)
             try:
-                self._append(Kind.CLAIM, (), (), {}, staging="")
+                self._append(Kind.CLAIM)
             except TakenOver:
                 continue  # Somebody committed or claimed between our look and now.
             for name in self.files.names(STAGING):
                 self.files.delete(f"{STAGING}/{name}")
             return
 
-    def commit(
-        self,
-        kind: Kind,
-        added: Iterable[DataFile],
-        offsets: Mapping[str, TopicOffsets],
-        removed: Iterable[str] = (),
-    ) -> Commit:
+    def commit(self, kind: Kind, added: Iterable[DataFile] = (), **content: Any) -> Commit:
         """
         Make files that are below :attr:`staging` part of the table, together with the offsets in them.
 
         :param added: the files, by the paths they shall have: they are now below :attr:`staging` by these.
+        :param content: the other attributes of :class:`.Commit`: ``offsets``, ``removed``, ``records`` ...
         :raise TakenOver: another job has claimed the table; nothing has happened.
         :raise LakeError: an offset is in the table already; nothing has happened.
         """
-        added = tuple(added)
-        self.files.sync(f"{self.staging}/{each.path}" for each in added)
-        commit = self._append(kind, added, tuple(removed), offsets, self.staging if added else "")
+        files = tuple(added)
+        self.files.sync(f"{self.staging}/{each.path}" for each in files)
+        commit = self._append(kind, added=files, staging=self.staging if files else "", **content)
         self._settle(commit)
         if commit.number % SNAPSHOT_EVERY == 0:
             self._snapshot()
         return commit
 
-    def _append(
-        self,
-        kind: Kind,
-        added: tuple[DataFile, ...],
-        removed: tuple[str, ...],
-        offsets: Mapping[str, TopicOffsets],
-        staging: str,
-    ) -> Commit:
-        commit = Commit(
-            number=self.state.number + 1,
-            kind=kind,
-            at_ms=self._clock(),
-            writer=self.writer,
-            staging=staging,
-            added=added,
-            removed=removed,
-            offsets=offsets,
-        )
+    def _append(self, kind: Kind, **content: Any) -> Commit:
+        commit = Commit(number=self.state.number + 1, kind=kind, at_ms=self._clock(), writer=self.writer, **content)
         after = self.state.after(commit)
         try:
             self.files.create(_name(COMMITS, commit.number), commit.as_json())
@@ -223,9 +204,14 @@ class Table:
                 if (old := _number(name)) is not None and old <= upto:
                     self.files.delete(f"{directory}/{name}")
 
-    def paths(self, prefix: str = "") -> list[str]:
-        """URLs of the table's files whose paths begin so, where they are now."""
-        return [f"{self.files.url}/{path}" for path in self.state.files if path.startswith(prefix)]
+    def staged(self) -> tuple[DataFile, ...]:
+        """What this job has written to :attr:`staging` and not committed yet."""
+        prefix = f"{self.staging}/"
+        return tuple(
+            DataFile(path.removeprefix(prefix), size)
+            for path, size in sorted(self.files.walk(self.staging))
+            if path.endswith(".parquet") and "/_temporary/" not in path and not path.rpartition("/")[2].startswith(".")
+        )
 
     def read(self, spark: SparkSession) -> DataFrame:
         """
@@ -233,7 +219,20 @@ class Table:
 
         :raise LakeError: it is empty.
         """
-        paths = [each for each in self.paths() if not each.removeprefix(self.files.url + "/").startswith("_")]
+        return self._read_files(spark, [path for path in self.state.files if not path.startswith(QUARANTINE)], "")
+
+    def read_quarantine(self, spark: SparkSession) -> DataFrame:
+        """
+        The records that could not be read, with the reasons.
+
+        :raise LakeError: there are none.
+        """
+        return self._read_files(
+            spark, [path for path in self.state.files if path.startswith(QUARANTINE)], f"/{QUARANTINE}"
+        )
+
+    def _read_files(self, spark: SparkSession, paths: list[str], base: str) -> DataFrame:
         if not paths:
-            raise LakeError(f"{self.files.url} has no records yet")
-        return spark.read.option("basePath", self.files.url).parquet(*paths)
+            raise LakeError(f"{self.files.url}{base} has no records")
+        reader = spark.read.option("basePath", f"{self.files.url}{base}").option("mergeSchema", "true")
+        return reader.parquet(*(f"{self.files.url}/{path}" for path in paths))
