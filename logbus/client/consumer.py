@@ -146,7 +146,9 @@ class Consumer(OffsetLookups):
         self._handout.let_go(self.assignment)
         self._fetcher.remove(self.assignment)
         self._follower.end()
-        if isinstance(partitions, Mapping):
+        if not partitions:
+            self._fetcher.rest()
+        elif isinstance(partitions, Mapping):
             self._fetcher.add(partitions)
         elif self._committer.group is None:
             self._fetcher.add(dict.fromkeys(partitions, reset_position(self._reset)))
@@ -186,6 +188,7 @@ class Consumer(OffsetLookups):
             self._handout.let_go(self.assignment)
             self._fetcher.remove(self.assignment)
             self._follower.end()
+            await self._fetcher.rest()
 
         return Deferred.fromCoroutine(unsubscribe())
 
@@ -379,7 +382,7 @@ class Consumer(OffsetLookups):
                 self._log.warn("offsets were not committed: {error}", error=e)
         self._committer.close()
         self._follower.end()
-        self._fetcher.close()
+        await self._fetcher.close()
 
 
 def _as_committed(

@@ -7,20 +7,21 @@ are taken out. What is read ahead is bounded in bytes, over all partitions.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from twisted.internet.defer import CancelledError, Deferred, fail, succeed
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.client.cluster import Cluster
 from logbus.client.fetched import Chunk, Fetched
-from logbus.client.fetching import BrokerFetches, FetchOptions, Met
+from logbus.client.fetching import BrokerFetches, FetchOptions, Met, end_sessions
 from logbus.client.locating import Trouble, find_leaders, find_offsets
 from logbus.client.readahead import Problem, ReadAhead
 from logbus.client.retry import is_retriable
 from logbus.client.source import AtTime, Isolation, Position, Reset, Source, reset_position
+from logbus.client.tasks import Tasks
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import NO_EPOCH, OffsetAndEpoch, TopicPartition
 
@@ -62,10 +63,8 @@ class Fetcher:
         self._lane = cluster.lane("fetch")
         self._reset: Reset = reset
         self._patience = patience
-        committed = isolation == "read_committed"
-        self._options = FetchOptions(
-            max_wait, min_bytes, max_bytes, partition_max_bytes, queue_bytes, committed, rack or ""
-        )
+        read = max_wait, min_bytes, max_bytes, partition_max_bytes, queue_bytes
+        self._options = FetchOptions(*read, isolation == "read_committed", rack or "")
         self._sources: dict[TopicPartition, Source] = {}
         self._ahead = ReadAhead()
         self._brokers: dict[int, BrokerFetches] = {}
@@ -73,7 +72,7 @@ class Fetcher:
         self._locating: set[int] = set()
         self._is_full = False
         self._waiting: list[Deferred[Fetched]] = []
-        self._tasks: set[Deferred[None]] = set()
+        self._tasks = Tasks(self._broken)
         self._wake: Any = None
         self._closed = False
 
@@ -212,18 +211,24 @@ class Fetcher:
         self._go_on()
         return waiting
 
-    def close(self) -> None:
-        """Stop reading; who waits for records gets an error."""
+    def rest(self) -> Deferred[None]:
+        """Nothing is read for now: brokers need not remember what was (KIP-227). Fires soon, and never fails."""
+        brokers, self._brokers = self._brokers, {}
+        return end_sessions(brokers.values(), self._clock)
+
+    def close(self) -> Deferred[None]:
+        """Stop reading; who waits for records gets an error. Fires once brokers know, if they hear of it soon."""
         self._closed = True
-        for task in list(self._tasks):
-            task.cancel()
+        self._tasks.cancel()
         if self._wake is not None and self._wake.active():
             self._wake.cancel()
         self._cluster.hang_up(self._lane)
         self.remove(list(self._sources))
+        resting = self.rest()
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             each.errback(LogbusError("the consumer is closed"))
+        return resting
 
     # How it works.
 
@@ -266,18 +271,18 @@ class Fetcher:
         self._wake_at(wake)
         if lost and not self._looking:
             self._looking = True
-            self._start(self._find_leaders(lost))
+            self._tasks.start(self._find_leaders(lost))
         for node_id, sources in locate.items():
             if node_id not in self._locating:
                 self._locating.add(node_id)
-                self._start(self._find_offsets(node_id, sources))
+                self._tasks.start(self._find_offsets(node_id, sources))
         for node_id, sources in fetch.items():
             if node_id not in self._brokers:
                 self._brokers[node_id] = BrokerFetches(node_id, self._cluster, self._lane, self._options)
             broker = self._brokers[node_id]
             if not broker.busy:
                 broker.busy = True
-                self._start(self._fetch(broker, sources))
+                self._tasks.start(self._fetch(broker, sources))
 
     def _wake_at(self, when: float) -> None:
         if self._wake is not None and self._wake.active():
@@ -387,14 +392,6 @@ class Fetcher:
                 assert fetched is not None
                 waiting.callback(fetched)
 
-    def _start(self, coroutine: Coroutine[Deferred[Any], Any, None]) -> None:
-        task = Deferred.fromCoroutine(coroutine)
-        self._tasks.add(task)
-
-        def ended(result: object) -> None:
-            self._tasks.discard(task)
-            if isinstance(result, Failure) and not result.check(CancelledError):
-                self._log.failure("reading failed", failure=result)
-                self._clock.callLater(self._cluster.backoff.most, self._go_on)
-
-        task.addBoth(ended)
+    def _broken(self, failure: Failure) -> None:
+        self._log.failure("reading failed", failure=failure)
+        self._clock.callLater(self._cluster.backoff.most, self._go_on)

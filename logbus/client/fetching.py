@@ -5,16 +5,19 @@ Fetches from one broker: one at a time, in a session (KIP-227), and what its ans
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from attrs import define, field, frozen
+from twisted.internet.defer import Deferred, gatherResults
+from twisted.logger import Logger
 
 from logbus.client.cluster import Cluster, Node
 from logbus.client.epochs import epoch_ends
-from logbus.client.fetch_session import FINAL_EPOCH, Ask, FetchSession
+from logbus.client.fetch_session import FINAL_EPOCH, NO_SESSION, Ask, FetchSession
 from logbus.client.fetched import Chunk, chunk_of
 from logbus.client.retry import api_error, is_retriable
 from logbus.client.source import Source
-from logbus.errors import ApiError, ErrorCode
+from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import NO_EPOCH, OffsetAndEpoch, TopicPartition
 from logbus.net.channel import Channel
 from logbus.wire.messages.records import FetchRequest, FetchResponse, PartitionData
@@ -31,6 +34,8 @@ _HINTS = 3
 """One after the other to follow at once; brokers that send one around are given time to agree."""
 _NOT_YET = frozenset({ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNKNOWN_LEADER_EPOCH})
 """The right broker was asked, and has to catch up."""
+_ENDING_TAKES = 1.0
+"""Seconds to tell brokers that sessions are over; they forget them by themselves, when they need the room."""
 
 Met = Chunk | ApiError | OffsetAndEpoch
 """
@@ -60,6 +65,8 @@ class BrokerFetches:
     :ivar node_id: the broker.
     :ivar busy: whether a fetch is under way.
     """
+
+    _log = Logger()
 
     node_id: int
     _cluster: Cluster
@@ -142,6 +149,32 @@ class BrokerFetches:
             source.succeeded()
         return found
 
+    async def end(self) -> None:
+        """
+        Have the broker forget the session, if there is one.
+
+        Not on the lane of the fetches, where one may be waiting for records, and answers come in order.
+        """
+        session_id = self._session.session_id
+        self._session.reset()
+        if session_id == NO_SESSION:
+            return
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            session_id=session_id,
+            session_epoch=FINAL_EPOCH,
+            topics=[],
+            forgotten_topics_data=[],
+        )
+        try:
+            channel = await self._cluster.channel(self.node_id)
+            await channel.request(request)
+        except LogbusError as e:
+            self._log.debug(
+                "broker {node} was not told of the end of a fetch session: {error}", node=self.node_id, error=e
+            )
+
     def _leader_epoch(self, source: Source) -> int:
         topic = self._cluster.known(source.partition.topic)
         known = None if topic is None else topic.partitions.get(source.partition.partition)
@@ -215,3 +248,13 @@ class BrokerFetches:
     def _put_off(self, source: Source, error: ApiError, *, lost: bool) -> None:
         source.lost = source.lost or lost
         source.failed(self._cluster.reactor.seconds(), self._cluster.backoff)
+
+
+def end_sessions(brokers: Iterable[BrokerFetches], clock: Any) -> Deferred[None]:
+    """Fires when the brokers have forgotten their sessions, or it took too long to tell them; never fails."""
+
+    async def end() -> None:
+        await gatherResults([Deferred.fromCoroutine(each.end()) for each in brokers], consumeErrors=True)
+
+    ended = Deferred.fromCoroutine(end()).addTimeout(_ENDING_TAKES, clock)
+    return ended.addErrback(lambda failure: None)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.client.consumer import Consumer
 from logbus.client.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, Ask, FetchSession
 from logbus.client.fetched import ConsumerRecord, Fetched, chunk_of
 from logbus.client.fetcher import Fetcher
@@ -21,7 +22,7 @@ from logbus.records.batch import encode_batch
 from logbus.records.compression import Codec
 from logbus.records.record import Record
 from logbus.wire.messages.records import PartitionData
-from tests.client.membershipkit import MembershipCase
+from tests.client.membershipkit import CLIENTS, MembershipCase
 from tests.handlers.kit import a_batch
 
 CODECS = [Codec.NONE, Codec.GZIP]
@@ -302,3 +303,52 @@ class BoundedTests(MembershipCase):
         self.assertEqual(self.take_all(fetcher, 60), {5: list(range(60))})
         fetcher.resume(paused)
         self.assertEqual(self.take_all(fetcher, 300), {number: list(range(60)) for number in range(5)})
+
+
+class EndingTests(MembershipCase):
+    """Sessions that brokers need not keep."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.sessions = self.cluster[0].broker.fetch_handlers.sessions
+        self.consumer = Consumer(self.a_client())
+        self.addCleanup(self.consumer.close)
+        self.read()
+
+    def read(self) -> None:
+        """Read all that there is, and wait for more."""
+        self.consumer.assign({TopicPartition("t", number): EARLIEST for number in range(6)})
+        self.cluster.settle(1)
+        self.assertEqual(len(self.sessions), 1)
+
+    def test_closing(self) -> None:
+        """
+        The session ends with the consumer, though a fetch waits for records.
+        """
+        self.assertEqual(self.cluster.now(self.consumer.close(), 0.2), None)
+        self.assertEqual(len(self.sessions), 0)
+
+    def test_reading_nothing(self) -> None:
+        """
+        Who gives up all partitions, in either way, leaves no session, and can read on in another.
+        """
+        self.cluster.now(self.consumer.unsubscribe())
+        self.assertEqual(len(self.sessions), 0)
+        self.read()
+        self.consumer.assign({})
+        self.cluster.settle(0.1)
+        self.assertEqual(len(self.sessions), 0)
+        self.cluster[0].connect().produce(a_batch(b"a"), "t", 3)
+        self.read()
+        self.assertEqual(self.cluster.now(Deferred.fromCoroutine(self.consumer.__anext__())).value, b"a")
+
+    def test_a_broker_that_does_not_hear_of_it(self) -> None:
+        """
+        Nobody waits for long.
+        """
+        self.cluster.cut(CLIENTS, 0)
+        closing = self.consumer.close()
+        self.cluster.settle(0.5)
+        self.assertNoResult(closing)
+        self.cluster.settle(0.6)
+        self.successResultOf(closing)

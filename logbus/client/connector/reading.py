@@ -33,7 +33,7 @@ class PartitionReader(Protocol):
     def poll(self) -> Deferred[Fetched]:
         """The next records of any partition, waiting for some; it can be cancelled."""
 
-    def close(self) -> None:
+    def close(self) -> object:
         """Stop."""
 
 
