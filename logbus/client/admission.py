@@ -16,14 +16,13 @@ from twisted.internet.task import deferLater
 
 from logbus.client.cluster import Cluster, Topic
 from logbus.client.metrics import ProducerMetrics
+from logbus.client.pacing import Pacing
 from logbus.client.producer_records import BufferFull, DeliveryFailed, ProducerRecord
 from logbus.client.retry import is_retriable
 from logbus.errors import ApiError, ErrorCode, LogbusError
 
 PER_SEND = 512
 """Bytes of memory that a record takes besides its own: a Deferred, and who waits for it."""
-_PER_TURN = 512 * 1024
-"""So many bytes more in batches are a turn of the reactor's work."""
 
 
 class _Held(NamedTuple):
@@ -54,6 +53,7 @@ class Admission:
     :param place: puts a record into a batch.
     :param refuse: tells who waits for a record that nothing comes of it.
     :ivar buffered: bytes in batches, of records whose topic is not known, and of who waits for either.
+    :ivar ahead: to be called when complete batches of a partition cannot leave yet.
     """
 
     def __init__(
@@ -75,13 +75,13 @@ class Admission:
         self._place_in_batch = place
         self._refuse = refuse
         self.buffered = 0
-        self._next_turn = _PER_TURN
+        self._pacing = Pacing(cluster.reactor)
+        self.ahead = self._pacing.ahead
         self._topics: dict[str, Topic] = {}
         self._held: OrderedDict[Deferred[Any], _Held] = OrderedDict()
         self._held_bytes = 0
         self._learning: dict[str, dict[Deferred[Any], _Held]] = {}
         self._learners: set[Deferred[None]] = set()
-        self._room: dict[Deferred[None], None] = {}
 
     def topic(self, name: str) -> Topic | None:
         """
@@ -135,21 +135,13 @@ class Admission:
     def room(self) -> Deferred[None] | None:
         """None while more can be sent; else a Deferred that fires when there is room again."""
         if self.buffered < self._buffer_bytes and not self._held:
-            if self.buffered < self._next_turn:
-                return None
-            # Requests leave, and answers come, between what programs do: who sends much lets others have a turn.
-            self._next_turn = self.buffered + _PER_TURN
-            turn: Deferred[None] = Deferred(lambda _: call.cancel())
-            call = self._clock.callLater(0, turn.callback, None)
-            return turn
-        waiting: Deferred[None] = Deferred(lambda _: self._room.pop(waiting, None))
-        self._room[waiting] = None
-        return waiting
+            return None if self.buffered < self._pacing.next_turn else self._pacing.turn(self.buffered)
+        return self._pacing.wait()
 
     def freed(self, size: int) -> None:
         """There is room for so many bytes more."""
         self.buffered -= size
-        self._next_turn = self.buffered + _PER_TURN
+        self._pacing.freed(self.buffered)
         self.make_room()
 
     def make_room(self, *, for_all: bool = False) -> None:
@@ -162,11 +154,8 @@ class Admission:
             _, held = self._held.popitem(last=False)
             self._held_bytes -= held.charge
             self._place(held)
-        if self._room and ((self.buffered < self._buffer_bytes and not self._held) or for_all):
-            room, self._room = self._room, {}
-            for waiting in room:
-                if not waiting.called:
-                    waiting.callback(None)
+        if self._pacing and ((self.buffered < self._buffer_bytes and not self._held) or for_all):
+            self._pacing.go_on()
 
     async def all_placed(self) -> None:
         """Wait until all that is here now is in batches, or refused."""

@@ -304,6 +304,8 @@ class Producer:
         self.metrics.records += 1
         if is_full:
             self._sender.pump()
+            if queue.waiting:
+                self._admission.ahead()
         return batch, index
 
     def _place(self, topic: Topic, record: ProducerRecord, sent: Deferred[Any]) -> None:

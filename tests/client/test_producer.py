@@ -373,6 +373,55 @@ class ProducerTests(SynchronousTestCase):
                 self.successResultOf(room)
         self.assertTrue(2 < turns < 30, turns)
 
+    def ahead(self) -> tuple[Producer, Deferred[None], list[Any]]:
+        """A producer with one batch under way, one that is complete and cannot leave, and room; and the answer."""
+        self.brokers.add("t")
+        producer = self.producer(batch_bytes=200, acks=1)
+        producer.send("t", b"x")
+        self.lingered()
+        held: list[Any] = []
+        self.brokers.deliver = lambda to, key, frame: to.heard(frame) if key else held.append((to, frame))
+        for _ in range(3):
+            self.assertIsNone(producer.room())
+            producer.send("t", b"x" * 100)
+        room = producer.room()
+        assert room is not None
+        self.brokers.settle()
+        self.assertNoResult(room)
+        return producer, room, held
+
+    def test_who_is_ahead_of_a_partition_waits_for_an_answer(self) -> None:
+        """
+        With more complete batches than can leave, there is room again when one is answered.
+        """
+        producer, room, held = self.ahead()
+        ((connection, frame),) = held
+        connection.heard(frame)
+        self.successResultOf(room)
+        self.assertIsNone(producer.room())
+
+    def test_a_partition_that_hangs_stops_nobody_for_long(self) -> None:
+        """
+        A broker does not answer: after a moment there is room, as records may be for other partitions.
+        """
+        producer, room, _ = self.ahead()
+        self.brokers.clock.advance(0.0101)
+        self.successResultOf(room)
+        self.assertIsNone(producer.room())
+
+    def test_who_is_ahead_may_be_cancelled(self) -> None:
+        """
+        A Deferred for room that is cancelled is forgotten, with its timer.
+        """
+        producer, room, held = self.ahead()
+        timers = len(self.brokers.clock.getDelayedCalls())
+        room.cancel()
+        self.failureResultOf(room, CancelledError)
+        self.assertEqual(len(self.brokers.clock.getDelayedCalls()), timers - 1)
+        ((connection, frame),) = held
+        connection.heard(frame)
+        self.assertIsNone(producer.room())
+
     def test_a_partitioner_of_ones_own(self) -> None:
         """
         It is given what it needs; its errors, and partitions that are not there, reach who sends.
