@@ -37,3 +37,48 @@ class Unreachable(PipelineError):
 
 class AuthenticationFailed(PipelineError):
     """The brokers do not accept who we say that we are, or we do not accept them. Another attempt would not help."""
+
+
+class ColumnError(PipelineError, ValueError):
+    """Rows cannot be written: a column is missing, or holds what it may not; the message names it."""
+
+
+class DeliveryFailed(PipelineError):
+    """Records did not get into a partition; the message names it, and says why."""
+
+
+class Fenced(PipelineError):
+    """Another attempt at the same rows has begun since: this one can write nothing more, and need not."""
+
+
+class TransactionLost(PipelineError):
+    """The transaction was ended by the brokers, mostly because it took longer than its time-out."""
+
+
+class NotRepeatable(PipelineError):
+    """A batch that was committed in part came again with other rows, or in other tasks: nothing was written."""
+
+
+class DataLossFound(PipelineError):
+    """What was to be read is not there any more, as was seen before any task began."""
+
+
+class DataLoss(PipelineError):
+    """
+    Offsets that were to be read are not there any more, or the topic is not the one that it was.
+
+    :ivar partition: topic and number.
+    :ivar wanted: the offset that is missing.
+    :ivar log_start: the first offset that is kept, −1 where the partition is gone.
+    :ivar log_end: the offset that the next record gets, −1 where the partition is gone.
+    """
+
+    def __init__(self, partition: tuple[str, int], wanted: int, log_start: int, log_end: int, why: str) -> None:
+        super().__init__(partition, wanted, log_start, log_end, why)
+        self.partition = partition
+        self.wanted, self.log_start, self.log_end = wanted, log_start, log_end
+        self.why = why
+
+    def __str__(self) -> str:
+        kept = f"; it keeps offsets {self.log_start} to {self.log_end - 1}" if self.log_end >= 0 else ""
+        return f"{self.partition[0]}-{self.partition[1]}: offset {self.wanted} cannot be read: {self.why}{kept}"

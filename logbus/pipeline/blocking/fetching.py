@@ -1,0 +1,81 @@
+"""
+A range of one partition as columns: fetched ahead by a thread while what came before is decoded and used.
+
+The thread asks the leader, follows it when it moves, waits for brokers that restart, and stops when so many bytes wait
+for their reader as may. Decoding is the reader's: it uses another core than the kernel's copying.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Generator
+from typing import NamedTuple
+
+from logbus.errors import ApiError, DecodeError, ErrorCode
+from logbus.model import TopicPartition
+from logbus.pipeline.blocking.ahead import FetchAhead, FetchOptions
+from logbus.pipeline.blocking.brokers import Brokers
+from logbus.records.columns import ColumnData, Columns, extend_from_batches
+from logbus.records.committed import CommittedFilter
+
+BATCH_ROWS = 10_000
+BATCH_BYTES = 8 << 20
+"""What is handed out at once, but whole batches of the log: less costs more for each row, more takes memory."""
+
+_NO_ID = uuid.UUID(int=0)
+
+
+class Rows(NamedTuple):
+    """
+    :ivar stamped: the timestamps are those at which the broker appended them (LogAppendTime), else the producers'.
+    """
+
+    columns: ColumnData
+    stamped: bool
+
+
+def read_range(
+    brokers: Brokers,
+    partition: TopicPartition,
+    start: int,
+    end: int,
+    options: FetchOptions | None = None,
+    *,
+    topic_id: uuid.UUID = _NO_ID,
+    headers: bool = False,
+    batch_rows: int = BATCH_ROWS,
+    batch_bytes: int = BATCH_BYTES,
+) -> Generator[Rows, None, None]:
+    """
+    The records from offset ``start`` on and below ``end``.
+
+    :param topic_id: of the topic that is meant; one of the same name made later is another. Zero: whichever is there.
+    :param headers: make columns of the headers, too.
+    :returns: rows in order, some at a time. Closing it ends the thread.
+    :raises DataLoss: offsets are gone, or the topic is.
+    :raises ApiError: what else brokers say that waiting does not help; CORRUPT_MESSAGE: a batch is damaged.
+    :raises Disconnected: (also Unreachable) brokers were away for longer than the settings' patience.
+    """
+    columns = Columns(headers)
+    offset, stamped = start, False
+    with FetchAhead(brokers, partition, start, end, options or FetchOptions(), topic_id) as ahead:
+        for answer in ahead:
+            hidden, pos = CommittedFilter(answer.aborted), 0
+            for stop, stamps in answer.runs:
+                if stamps != stamped and columns.rows:
+                    yield Rows(columns.take(), stamped)
+                stamped = stamps
+                part = answer.data[:stop]
+                while pos < stop and offset < end:
+                    before = pos
+                    try:
+                        pos, offset = extend_from_batches(
+                            columns, part, hidden, offset, end, max_rows=batch_rows, max_bytes=batch_bytes, pos=pos
+                        )
+                    except (DecodeError, ApiError) as e:
+                        code = e.code if isinstance(e, ApiError) else ErrorCode.CORRUPT_MESSAGE
+                        raise ApiError(code, f"{partition}: the batch at offset {offset} cannot be read: {e}") from e
+                    if columns.rows and (pos == before or columns.rows >= batch_rows or columns.nbytes >= batch_bytes):
+                        yield Rows(columns.take(), stamped)
+    if columns.rows:
+        yield Rows(columns.take(), stamped)

@@ -1,0 +1,58 @@
+"""Columns as Arrow's, in the types that Spark expects to the letter: it refuses others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from logbus.model import TopicPartition
+from logbus.records.columns import ColumnData, HeaderData
+
+_HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+_FIELDS = [
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+    pa.field("topic", pa.string()),
+    pa.field("partition", pa.int32()),
+    pa.field("offset", pa.int64()),
+    pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+    pa.field("timestampType", pa.int32()),
+]
+SCHEMA = pa.schema(_FIELDS)
+SCHEMA_WITH_HEADERS = pa.schema([*_FIELDS, pa.field("headers", pa.list_(pa.field("element", _HEADER)))])
+
+
+def record_batch(partition: TopicPartition, data: ColumnData, stamped: bool) -> Any:
+    """
+    A ``pyarrow.RecordBatch`` of a partition's rows; their bytes are not copied.
+
+    :param stamped: whether the broker set the timestamps: ``timestampType`` is 1 then, else 0.
+    """
+    rows = data.rows
+    columns = [
+        _binary(rows, data.key_validity, data.key_offsets, data.key_data),
+        _binary(rows, data.value_validity, data.value_offsets, data.value_data),
+        pa.repeat(pa.scalar(partition.topic), rows),
+        pa.repeat(pa.scalar(partition.partition, pa.int32()), rows),
+        pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(data.offsets)]),
+        pa.Array.from_buffers(_FIELDS[5].type, rows, [None, pa.py_buffer(data.timestamps_us)]),
+        pa.repeat(pa.scalar(int(stamped), pa.int32()), rows),
+    ]
+    if data.headers is None:
+        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+    columns.append(_headers(rows, data.headers))
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA_WITH_HEADERS)
+
+
+def _binary(rows: int, validity: Any, offsets: Any, data: Any, kind: Any = None) -> Any:
+    bits = None if validity is None else pa.py_buffer(validity)
+    return pa.Array.from_buffers(kind or pa.binary(), rows, [bits, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _headers(rows: int, data: HeaderData) -> Any:
+    names = _binary(data.count, None, data.name_offsets, data.name_data, pa.string())
+    contents = _binary(data.count, data.content_validity, data.content_offsets, data.content_data)
+    structs = pa.StructArray.from_arrays([names, contents], fields=list(_HEADER))
+    kind = SCHEMA_WITH_HEADERS.field("headers").type
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(data.offsets)], children=[structs])

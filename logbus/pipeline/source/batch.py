@@ -1,0 +1,49 @@
+"""Batches: everything between two positions, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from logbus.pipeline.source.lookup import Lookup, ids_of
+from logbus.pipeline.source.options import SourceOptions
+from logbus.pipeline.source.planning import ranges_of, split
+from logbus.pipeline.source.reading import RangePartition, lost, read_partition
+
+
+class LogbusBatchReader(DataSourceReader):
+    """What Spark asks of a batch. It is pickled to the workers, and has no connections."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One task for each range; where they end is decided here."""
+        options = self._options
+        lookup = Lookup(options)
+        topics = lookup.topics()
+        partitions = lookup.partitions(topics)
+        start = lookup.resolve(options.starting, partitions, ending=False)
+        end = lookup.resolve(options.ending, partitions, ending=True)
+        first, last = lookup.first(partitions), lookup.last(partitions)
+        sentences = []
+        for each in sorted(start):
+            if start[each] < min(first[each], end[each]):
+                sentences.append(f"{each} begins at {first[each]}, and {start[each]} was to be read")
+            if max(start[each], end[each]) > last[each]:
+                sentences.append(f"{each} ends at {last[each]}, and was to be read up to {max(start[each], end[each])}")
+        lost(options, sentences)
+        start = {each: max(offset, first[each]) for each, offset in start.items()}
+        end = {each: min(offset, last[each]) for each, offset in end.items()}
+        ranges = ranges_of(start, end, ids_of(topics))
+        return [
+            RangePartition(each) for each in split(ranges, options.min_partitions, options.max_records_per_partition)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The rows of a range, in a worker."""
+        if isinstance(partition, RangePartition):
+            yield from read_partition(self._options, partition.value)
+        # Where there is nothing to read, Spark makes a partition of its own.

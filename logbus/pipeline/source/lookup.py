@@ -1,0 +1,139 @@
+"""What options mean on a cluster now: which partitions, and which offsets."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+
+from attrs import frozen
+
+from logbus.client.topics import Topic
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
+from logbus.pipeline.blocking import Brokers, brokers_for
+from logbus.pipeline.blocking.retry import until_done
+from logbus.pipeline.errors import OptionError, PipelineError
+from logbus.pipeline.source.options import Assign, SourceOptions, Subscribe
+from logbus.pipeline.source.positions import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, Position
+from logbus.pipeline.source.spelling import Offsets, named
+
+_PATIENCE = 3.0
+"""Seconds for which a topic that is not there is asked for again: one just made is not known to all brokers at once."""
+
+
+@frozen
+class Lookup:
+    """
+    What readers ask the brokers, in the driver.
+    """
+
+    options: SourceOptions
+
+    @property
+    def brokers(self) -> Brokers:
+        """This process's."""
+        return brokers_for(self.options.settings)
+
+    def topics(self, known: Iterable[str] = ()) -> dict[str, Topic]:
+        """
+        The selected topics that are there; internal ones never are.
+
+        :param known: topics that were there once: they may be missing.
+        :raises ApiError: UNKNOWN_TOPIC_OR_PARTITION: one that is named is not there.
+        """
+        selection = self.options.selection
+        if isinstance(selection, (Subscribe, Assign)):
+            names = (
+                set(selection.topics)
+                if isinstance(selection, Subscribe)
+                else {each.topic for each in selection.partitions}
+            )
+            needed = names - set(known)
+
+            def ask() -> dict[str, Topic]:
+                found = self.brokers.metadata(names)
+                if missing := sorted(needed - found.keys()):
+                    what = f"there is no topic {missing[0]!r}, which is to be read"
+                    raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
+                return found
+
+            found = until_done(self.options.settings, ask, min(_PATIENCE, self.options.settings.patience))
+        else:
+            pattern = re.compile(selection.pattern)
+            found = {name: topic for name, topic in self.brokers.metadata().items() if pattern.search(name)}
+        return {name: topic for name, topic in sorted(found.items()) if not topic.internal}
+
+    def partitions(self, topics: Mapping[str, Topic]) -> list[TopicPartition]:
+        """
+        The selected partitions of topics.
+
+        :raises ApiError: UNKNOWN_TOPIC_OR_PARTITION: one that is assigned is not there.
+        """
+        there = [TopicPartition(name, index) for name, topic in topics.items() for index in topic.partitions]
+        selection = self.options.selection
+        if not isinstance(selection, Assign):
+            return there
+        if missing := sorted(each for each in selection.partitions if each.topic in topics and each not in set(there)):
+            what = f"there is no partition {missing[0]}, which is to be read"
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
+        return [each for each in selection.partitions if each in set(there)]
+
+    def first(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offsets that are kept."""
+        return self._asked(dict.fromkeys(partitions, EARLIEST))
+
+    def last(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The ends; with read_committed, where the first open transaction begins."""
+        return self._asked(dict.fromkeys(partitions, LATEST))
+
+    def resolve(
+        self, position: Position, partitions: Iterable[TopicPartition], *, ending: bool
+    ) -> dict[TopicPartition, int]:
+        """
+        The offsets of a position.
+
+        :param ending: where no record is at or after a time, the end is meant; else the option says what to do.
+        :raises OptionError: it does not name exactly the partitions that there are.
+        :raises PipelineError: no record is at or after a time.
+        """
+        wanted = list(partitions)
+        if isinstance(position, AtOffsets):
+            name = "endingOffsets" if ending else "startingOffsets"
+            _check_all(name, position.offsets, wanted, "-1 is latest, -2 is earliest")
+            found = dict(position.offsets)
+        elif isinstance(position, AtTimes):
+            name = "endingOffsetsByTimestamp" if ending else "startingOffsetsByTimestamp"
+            _check_all(name, position.timestamps, wanted, "0 is the first record")
+            found = self._at(position.timestamps, ending)
+        elif isinstance(position, AtTime):
+            found = self._at(dict.fromkeys(wanted, position.timestamp), ending)
+        else:
+            found = dict.fromkeys(wanted, position.offset)
+        return {**found, **self._asked({each: offset for each, offset in found.items() if offset < 0})}
+
+    def _at(self, times: Mapping[TopicPartition, int], ending: bool) -> dict[TopicPartition, int]:
+        found = self._asked(times)
+        for each, offset in found.items():
+            if offset < 0 and not ending and not self.options.latest_without_match:
+                raise PipelineError(
+                    f"{each} has no record at or after {times[each]} ms since 1970; with the option "
+                    "startingOffsetsByTimestampStrategy=latest reading begins at its end"
+                )
+        return {each: LATEST if offset < 0 else offset for each, offset in found.items()}
+
+    def _asked(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        committed = self.options.fetching.committed
+        return {each: found.offset for each, found in self.brokers.offsets(times, committed).items()}
+
+
+def ids_of(topics: Mapping[str, Topic]) -> dict[str, uuid.UUID]:
+    """The topics' ids, of those that have one."""
+    return {name: topic.topic_id for name, topic in topics.items() if topic.topic_id.int}
+
+
+def _check_all(option: str, given: Offsets, there: Iterable[TopicPartition], hint: str) -> None:
+    if missing := set(there) - given.keys():
+        raise OptionError(f"option {option!r}: {named(missing)} must be named, too; {hint}")
+    if unknown := given.keys() - set(there):
+        raise OptionError(f"option {option!r}: {named(unknown)} is not there, or not to be read")

@@ -1,0 +1,372 @@
+"""What readers of ``format("logbus")`` can be told: the names and defaults of Spark's own Kafka source. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+
+from logbus.model import TopicPartition, topic_name_problem
+from logbus.pipeline.blocking.ahead import FetchOptions
+from logbus.pipeline.blocking.settings import TABLE as CONNECTION
+from logbus.pipeline.blocking.settings import Settings
+from logbus.pipeline.errors import OptionError
+from logbus.pipeline.options import Kind, Option, Table, boolean, duration, integer, milliseconds, one_of, text
+from logbus.pipeline.source.positions import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, Everywhere, Position
+from logbus.pipeline.source.spelling import named, read_offsets, read_partitions
+
+_PREFIX = "kafka."
+
+
+def _topics(given: str) -> tuple[str, ...]:
+    topics = tuple(dict.fromkeys(filter(None, (each.strip() for each in given.split(",")))))
+    if not topics or any(topic_name_problem(each) for each in topics):
+        raise ValueError(given)
+    return topics
+
+
+def _pattern(given: str) -> str:
+    if not given:
+        raise ValueError(given)
+    try:
+        re.compile(given)
+    except (re.error, RecursionError, OverflowError) as e:
+        raise ValueError(str(e)) from None
+    return given
+
+
+def _position(given: str) -> Position:
+    if given.lower() in ("earliest", "latest"):
+        return Everywhere(EARLIEST if given.lower() == "earliest" else LATEST)
+    return AtOffsets(read_offsets(given, EARLIEST))
+
+
+_OFFSETS = Kind(
+    _position, 'earliest, latest, or JSON such as {"orders": {"0": 23, "1": -1}}: -2 is earliest, -1 latest'
+)
+_MILLISECONDS = integer(0)
+_TIME = Kind(lambda given: AtTime(_MILLISECONDS.parse(given)), "milliseconds since 1970")
+_TIMES = Kind(
+    lambda given: AtTimes(read_offsets(given, 0)),
+    'JSON such as {"orders": {"0": 1700000000000}}: milliseconds since 1970 for each partition',
+)
+
+TABLE = Table(
+    [
+        Option("subscribe", Kind(_topics, "topics with commas between"), None, "Topics, with commas between."),
+        Option(
+            "subscribePattern",
+            Kind(_pattern, "a regular expression"),
+            None,
+            "A regular expression (Python's ``re``) that is searched for in names of topics. Topics that appear while "
+            "a stream runs are read, too; internal ones never.",
+        ),
+        Option(
+            "assign",
+            Kind(read_partitions, 'JSON such as {"orders": [0, 1]}'),
+            None,
+            'Single partitions: ``{"orders": [0, 1]}``.',
+        ),
+        Option(
+            "startingOffsets",
+            _OFFSETS,
+            None,
+            '``earliest``, ``latest`` or ``{"orders": {"0": 23, "1": -1, "2": -2}}``, where -1 is latest and -2 '
+            "earliest and every partition must be named. Batches begin at ``earliest`` by default and cannot begin at "
+            "latest; a new stream begins at ``latest`` by default. A stream that is restarted goes on where it was, "
+            "and partitions that are new to it are read from the beginning.",
+        ),
+        Option(
+            "startingOffsetsByTimestamp",
+            _TIMES,
+            None,
+            'The same by time: ``{"orders": {"0": 1700000000000}}``. It wins over ``startingOffsets``.',
+        ),
+        Option(
+            "startingTimestamp",
+            _TIME,
+            None,
+            "The first record at or after a time, in milliseconds since 1970, in every partition. It wins over both.",
+        ),
+        Option(
+            "startingOffsetsByTimestampStrategy",
+            one_of("error", "latest"),
+            "error",
+            "What to do where no record is at or after the time: fail, or begin at the end.",
+        ),
+        Option("endingOffsets", _OFFSETS, None, "Where a batch ends: ``latest`` (default), or as ``startingOffsets``."),
+        Option("endingOffsetsByTimestamp", _TIMES, None, "The same by time; the end where no record is so late."),
+        Option("endingTimestamp", _TIME, None, "The same for every partition; it wins over both."),
+        Option(
+            "failOnDataLoss",
+            boolean(),
+            True,
+            "Fail when offsets that were to be read are gone: expired, truncated, or of a topic that was deleted or "
+            "made anew. With ``false`` what is left is read, and a warning says what was not.",
+        ),
+        Option("includeHeaders", boolean(), False, "Have a column ``headers``."),
+        Option("minPartitions", integer(1, 2**31 - 1), None, "Use about so many tasks: large ranges are cut."),
+        Option("maxRecordsPerPartition", integer(1), None, "Offsets that one task reads at most."),
+        Option(
+            "maxOffsetsPerTrigger",
+            integer(1),
+            None,
+            "Offsets that one batch of a stream reads at most, in proportion to what there is in each partition, but "
+            "at least one of each.",
+        ),
+        Option("minOffsetsPerTrigger", integer(1), None, "Offsets that make a batch of a stream worth while."),
+        Option("maxTriggerDelay", duration(), 900.0, "For how long ``minOffsetsPerTrigger`` is waited for."),
+        Option(
+            "fetchOffset.numRetries",
+            integer(0, 1000),
+            3,
+            "How often to ask again for the end of a partition that seems to be before what was read.",
+        ),
+        Option("fetchOffset.retryIntervalMs", milliseconds(0), 1.0, "The pause before it."),
+        Option(
+            "groupIdPrefix",
+            text(),
+            None,
+            "Taken, and of no effect: offsets are in Spark's checkpoint, and no group is joined.",
+        ),
+        Option(
+            "kafkaConsumer.pollTimeoutMs",
+            milliseconds(0),
+            None,
+            "Taken, and of no effect: ``kafka.request.timeout.ms`` and ``kafka.default.api.timeout.ms`` say how long "
+            "to wait.",
+        ),
+    ]
+)
+
+FETCHING = Table(
+    [
+        Option(
+            "isolation.level",
+            one_of("read_uncommitted", "read_committed"),
+            "read_uncommitted",
+            "``read_committed`` ends at the first open transaction and leaves out what was aborted.",
+        ),
+        Option("fetch.max.bytes", integer(1, 128 << 20), 8 << 20, "Bytes of one answer, beyond its first batch."),
+        Option(
+            "max.partition.fetch.bytes",
+            integer(1, 128 << 20),
+            None,
+            "The same, for each partition: the smaller one counts, since a task reads one partition.",
+        ),
+        Option("fetch.min.bytes", integer(0, 128 << 20), 1, "Bytes that an answer waits for."),
+        Option("fetch.max.wait.ms", milliseconds(0), 0.5, "For how long it does."),
+        Option("client.rack", text(), "", "Where we are: a replica that is near may be read from (KIP-392)."),
+    ]
+)
+"""What of ``kafka.*`` says how partitions are read."""
+
+NO_EFFECT = {
+    "group.id": "no group is joined",
+    "group.instance.id": "no group is joined",
+    "group.protocol": "no group is joined",
+    "group.remote.assignor": "no group is joined",
+    "partition.assignment.strategy": "no group is joined",
+    "session.timeout.ms": "no group is joined",
+    "heartbeat.interval.ms": "no group is joined",
+    "max.poll.interval.ms": "no group is joined",
+    "max.poll.records": "rows come in batches of their own size",
+    "check.crcs": "they always are checked",
+    "allow.auto.create.topics": "reading never creates a topic",
+    "exclude.internal.topics": "they always are left out",
+    "metadata.max.age.ms": "metadata are asked for with each batch",
+    "metadata.recovery.strategy": "the bootstrap addresses are tried whenever no broker answers",
+    "metadata.recovery.rebootstrap.trigger.ms": "the bootstrap addresses are tried whenever no broker answers",
+    "reconnect.backoff.ms": "retry.backoff.ms counts",
+    "reconnect.backoff.max.ms": "retry.backoff.max.ms counts",
+    "socket.connection.setup.timeout.max.ms": "socket.connection.setup.timeout.ms counts",
+    "client.dns.lookup": "all addresses of a name are tried",
+    "enable.metrics.push": "nothing is pushed",
+    "ssl.protocol": "ssl.enabled.protocols counts",
+}
+"""What of ``kafka.*`` is taken so that options for Spark's Kafka source can stay, and why it does nothing."""
+
+REFUSED = {
+    "auto.offset.reset": "say where to begin with startingOffsets; what is read is in Spark's checkpoint",
+    "key.deserializer": "keys are bytes; turn them into something else with columns' functions",
+    "value.deserializer": "values are bytes; turn them into something else with columns' functions",
+    "enable.auto.commit": "what is read is in Spark's checkpoint, and nothing is committed to a group",
+    "interceptor.classes": "there is no Java consumer whose records they could change",
+    "sasl.kerberos.service.name": "only PLAIN and SCRAM are spoken here",
+    "sasl.client.callback.handler.class": "only PLAIN and SCRAM are spoken here, with user and password",
+    "sasl.login.callback.handler.class": "only PLAIN and SCRAM are spoken here, with user and password",
+    "sasl.login.class": "only PLAIN and SCRAM are spoken here, with user and password",
+    "sasl.oauthbearer.token.endpoint.url": "only PLAIN and SCRAM are spoken here",
+    "ssl.truststore.password": "a PEM file has none; Java's keystores are not read",
+    "ssl.keystore.password": "a PEM file has none: ssl.key.password is that of the key in it",
+    "ssl.engine.factory.class": "there is no Java here that could load it",
+    "ssl.keymanager.algorithm": "there is no Java here that has it",
+    "ssl.trustmanager.algorithm": "there is no Java here that has it",
+    "ssl.provider": "there is no Java here that has it",
+    "ssl.secure.random.implementation": "there is no Java here that has it",
+    "security.providers": "there is no Java here that could load them",
+}
+"""What of ``kafka.*`` is refused, and why."""
+
+
+@frozen
+class Subscribe:
+    """Topics by name."""
+
+    topics: tuple[str, ...]
+
+
+@frozen
+class SubscribePattern:
+    """Topics whose name a regular expression is found in."""
+
+    pattern: str
+
+
+@frozen
+class Assign:
+    """Partitions."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+Selection = Subscribe | SubscribePattern | Assign
+
+
+@frozen
+class SourceOptions:
+    """What :func:`read` makes of options; times are seconds."""
+
+    settings: Settings
+    selection: Selection
+    starting: Position
+    ending: Position
+    latest_without_match: bool
+    fail_on_data_loss: bool
+    include_headers: bool
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay: float
+    end_retries: int
+    end_retry_interval: float
+    fetching: FetchOptions
+
+
+def read(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+    """
+    Read and check all options.
+
+    :param given: names in any case.
+    :raises OptionError: names the first that is wrong, and what it takes.
+    """
+    _check_names(given)
+    values = TABLE.read(given)
+    settings = Settings.from_options(given, _PREFIX)
+    fetching = FETCHING.read(given, _PREFIX)
+    selection = _selection(values)
+    starting = values["startingTimestamp"] or values["startingOffsetsByTimestamp"] or values["startingOffsets"]
+    ending = values["endingTimestamp"] or values["endingOffsetsByTimestamp"] or values["endingOffsets"]
+    if streaming:
+        starting = starting or Everywhere(LATEST)
+        for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
+            if values[name] is not None:
+                raise OptionError(f"option {name!r} is for batches; a stream has no end")
+    else:
+        starting = starting or Everywhere(EARLIEST)
+        _check_batch(starting, ending or Everywhere(LATEST))
+    least, most = values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"]
+    if least is not None and most is not None and least > most:
+        raise OptionError(f"option 'minOffsetsPerTrigger': {least} is more than maxOffsetsPerTrigger, {most}")
+    return SourceOptions(
+        settings=settings,
+        selection=selection,
+        starting=starting,
+        ending=ending or Everywhere(LATEST),
+        latest_without_match=values["startingOffsetsByTimestampStrategy"] == "latest",
+        fail_on_data_loss=values["failOnDataLoss"],
+        include_headers=values["includeHeaders"],
+        min_partitions=values["minPartitions"],
+        max_records_per_partition=values["maxRecordsPerPartition"],
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
+        max_trigger_delay=values["maxTriggerDelay"],
+        end_retries=values["fetchOffset.numRetries"],
+        end_retry_interval=values["fetchOffset.retryIntervalMs"],
+        fetching=FetchOptions(
+            committed=fetching["isolation.level"] == "read_committed",
+            max_bytes=min(fetching["fetch.max.bytes"], fetching["max.partition.fetch.bytes"] or 128 << 20),
+            min_bytes=fetching["fetch.min.bytes"],
+            max_wait=fetching["fetch.max.wait.ms"],
+            rack=fetching["client.rack"],
+        ),
+    )
+
+
+def include_headers(given: Mapping[str, str]) -> bool:
+    """Whether there is to be a column ``headers``."""
+    return bool(
+        TABLE.read({name: value for name, value in given.items() if name.lower() == "includeheaders"})["includeHeaders"]
+    )
+
+
+def _check_names(given: Mapping[str, str]) -> None:
+    ours = [each.name for each in TABLE]
+    kafka = [_PREFIX + each.name for table in (CONNECTION, FETCHING) for each in table]
+    for name in given:
+        bare = name.lower().removeprefix(_PREFIX)
+        if name.lower().startswith(_PREFIX):
+            if bare in REFUSED:
+                raise OptionError(f"option {name!r} cannot be used: {REFUSED[bare]}")
+            if bare in CONNECTION or bare in FETCHING or bare in NO_EFFECT:
+                continue
+        elif name in TABLE:
+            continue
+        near = difflib.get_close_matches(name.lower(), {each.lower(): each for each in [*ours, *kafka]}, 3, 0.6)
+        spelled = {each.lower(): each for each in [*ours, *kafka]}
+        hint = (
+            f"did you mean {' or '.join(spelled[each] for each in near)}?" if near else f"there are {', '.join(ours)}"
+        )
+        raise OptionError(f"option {name!r} is not known; {hint}")
+
+
+def _selection(values: Mapping[str, Any]) -> Selection:
+    named_ones = [name for name in ("subscribe", "subscribePattern", "assign") if values[name] is not None]
+    if len(named_ones) != 1:
+        what = f"there are {' and '.join(named_ones)}" if named_ones else "there is none"
+        raise OptionError(f"exactly one of the options 'subscribe', 'subscribePattern' and 'assign' is needed; {what}")
+    if values["subscribe"] is not None:
+        return Subscribe(values["subscribe"])
+    if values["assign"] is not None:
+        return Assign(values["assign"])
+    return SubscribePattern(values["subscribePattern"])
+
+
+def _check_batch(starting: Position, ending: Position) -> None:
+    if starting == Everywhere(LATEST):
+        raise OptionError("option 'startingOffsets': a batch cannot begin at latest; it takes earliest or offsets")
+    if ending == Everywhere(EARLIEST):
+        raise OptionError("option 'endingOffsets': a batch cannot end at earliest; it takes latest or offsets")
+    if isinstance(starting, AtOffsets) and (late := [p for p, o in starting.offsets.items() if o == LATEST]):
+        raise OptionError(f"option 'startingOffsets': a batch cannot begin at latest (-1), as of {named(late)}")
+    if isinstance(ending, AtOffsets) and (early := [p for p, o in ending.offsets.items() if o == EARLIEST]):
+        raise OptionError(f"option 'endingOffsets': a batch cannot end at earliest (-2), as of {named(early)}")
+    pairs: list[tuple[str, Mapping[TopicPartition, int], Mapping[TopicPartition, int]]] = []
+    if isinstance(starting, AtOffsets) and isinstance(ending, AtOffsets):
+        pairs.append(("endingOffsets", starting.offsets, ending.offsets))
+    if isinstance(starting, AtTimes) and isinstance(ending, AtTimes):
+        pairs.append(("endingOffsetsByTimestamp", starting.timestamps, ending.timestamps))
+    for name, start, end in pairs:
+        if start.keys() != end.keys():
+            raise OptionError(f"option {name!r}: it needs the partitions that the beginning has: {named(start)}")
+        for each, offset in start.items():
+            if 0 <= end[each] < offset:
+                raise OptionError(f"option {name!r}: {each} would end at {end[each]}, before it begins at {offset}")
+    if isinstance(starting, AtTime) and isinstance(ending, AtTime) and ending.timestamp < starting.timestamp:
+        raise OptionError(
+            f"option 'endingTimestamp': {ending.timestamp} is before startingTimestamp, {starting.timestamp}"
+        )

@@ -1,0 +1,78 @@
+"""What a task does: read one range, as Arrow batches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+
+from logbus.pipeline.blocking import brokers_for
+from logbus.pipeline.blocking.fetching import read_range
+from logbus.pipeline.errors import DataLoss, DataLossFound
+from logbus.pipeline.source.arrow import record_batch
+from logbus.pipeline.source.options import SourceOptions
+from logbus.pipeline.source.planning import OffsetRange
+
+HINT = "with the option failOnDataLoss=false what is left is read"
+
+_log = logging.getLogger(__name__)
+
+
+class RangePartition(InputPartition):
+    """What one task reads, as Spark carries it there."""
+
+    def __init__(self, wanted: OffsetRange) -> None:
+        super().__init__(wanted)
+
+    def __repr__(self) -> str:
+        wanted: OffsetRange = self.value
+        return f"RangePartition({wanted.partition}: {wanted.start} to {wanted.end})"
+
+
+def read_partition(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:
+    """
+    The rows of a range as ``pyarrow.RecordBatch``.
+
+    :raises DataLoss: offsets are gone, and that is to be an error.
+    """
+    brokers = brokers_for(options.settings)
+    start = wanted.start
+    while start < wanted.end:
+        rows = read_range(
+            brokers,
+            wanted.partition,
+            start,
+            wanted.end,
+            options.fetching,
+            topic_id=wanted.topic_id,
+            headers=options.include_headers,
+        )
+        try:
+            with closing(rows):
+                for some in rows:
+                    yield record_batch(wanted.partition, some.columns, some.stamped)
+            return
+        except DataLoss as e:
+            if options.fail_on_data_loss:
+                raise
+            _log.warning("data are lost: %s", e)
+            # What was yielded lies before the offset that was missed.
+            start = e.log_start if e.wanted < e.log_start else wanted.end
+
+
+def lost(options: SourceOptions, sentences: list[str]) -> None:
+    """
+    Say what cannot be read any more.
+
+    :raises DataLossFound: there is something, and it is to be an error.
+    """
+    if not sentences:
+        return
+    more = f"; and {len(sentences) - 10} more" if len(sentences) > 10 else ""
+    told = "; ".join(sentences[:10]) + more
+    if options.fail_on_data_loss:
+        raise DataLossFound(f"data are lost: {told}; {HINT}")
+    _log.warning("data are lost: %s", told)

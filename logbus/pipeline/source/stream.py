@@ -1,0 +1,158 @@
+"""Streams: batch after batch, from where the checkpoint says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
+from logbus.pipeline.source.checkpoint import Checkpoint, beginning
+from logbus.pipeline.source.lookup import Lookup, ids_of
+from logbus.pipeline.source.options import SourceOptions
+from logbus.pipeline.source.planning import limited, ranges_of, split, waits
+from logbus.pipeline.source.reading import RangePartition, lost, read_partition
+from logbus.pipeline.source.spelling import Offsets, spelled
+
+
+class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """
+    What Spark asks of a stream. One plans, in a process by the driver; others are pickled to the workers to read.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._lookup = Lookup(options)
+        self._initial: Checkpoint | None = None
+        self._available_now = False
+        self._target: Checkpoint | None = None
+        self._latest: Offsets | None = None
+        self._last_batch: float | None = None
+
+    # Planning.
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a stream begins that has no checkpoint. It is asked for more than once, and stays where it is."""
+        if self._initial is None:
+            topics = self._lookup.topics()
+            partitions = self._lookup.partitions(topics)
+            offsets = self._lookup.resolve(self._options.starting, partitions, ending=False)
+            self._initial = Checkpoint(offsets, ids_of(topics))
+        return self._initial.as_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """What the options say; it comes back with :meth:`latestOffset`."""
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read what there is now, in as many batches as it takes, and nothing that comes later."""
+        self._available_now = True
+        try:
+            self._target = self._now(Checkpoint({}))
+        except ApiError as e:
+            # Which topics may be missing is known once the checkpoint is.
+            if e.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """
+        The end of the next batch: ``start`` itself if there is to be none.
+
+        :raises DataLossFound: what was read is more than there is, and that is to be an error.
+        """
+        begun = Checkpoint.read(start)
+        end = self._target or self._now(begun)
+        if self._available_now:
+            self._target = end
+        self._latest = end.offsets
+        is_first = self._initial is not None and begun == self._initial
+        offsets = self._admitted(begun, end, limit)
+        if offsets is None or (offsets == begun.offsets and end.ids == begun.ids and not is_first):
+            return start
+        return Checkpoint(offsets, end.ids, begun.offsets if is_first else None).as_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """How far the stream could read, for progress reports."""
+        return None if self._latest is None else spelled(self._latest)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """
+        One task for each range.
+
+        :raises DataLossFound: something is gone, and that is to be an error.
+        """
+        begun, stop = Checkpoint.read(start), Checkpoint.read(end)
+        topics = self._lookup.topics({each.topic for each in stop.offsets})
+        there = {TopicPartition(name, index) for name, topic in topics.items() for index in topic.partitions}
+        first = self._lookup.first(sorted(there & stop.offsets.keys()))
+        offsets, sentences = beginning(begun, stop, ids_of(topics), first)
+        lost(self._options, sentences)
+        ranges = ranges_of(offsets, {each: stop.offsets[each] for each in offsets}, stop.ids)
+        options = self._options
+        return [
+            RangePartition(each) for each in split(ranges, options.min_partitions, options.max_records_per_partition)
+        ]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """The checkpoint is Spark's; nothing is kept elsewhere."""
+
+    def stop(self) -> None:
+        """The query has ended."""
+        self._lookup.brokers.close()
+
+    # Reading.
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The rows of a range, in a worker."""
+        yield from read_partition(self._options, partition.value)
+
+    # How it plans.
+
+    def _now(self, begun: Checkpoint) -> Checkpoint:
+        """
+        Where the selected partitions end. An end before what was read may be an old leader's answer: it is asked for
+        again a few times.
+        """
+        for attempt in range(self._options.end_retries + 1):
+            topics = self._lookup.topics({each.topic for each in begun.offsets})
+            ends = Checkpoint(self._lookup.last(self._lookup.partitions(topics)), ids_of(topics))
+            back = [
+                each
+                for each, offset in ends.offsets.items()
+                if offset < begun.offsets.get(each, 0) and ends.ids.get(each.topic) == begun.ids.get(each.topic)
+            ]
+            if not back or attempt == self._options.end_retries:
+                break
+            time.sleep(self._options.end_retry_interval)
+        return ends
+
+    def _admitted(self, begun: Checkpoint, end: Checkpoint, limit: ReadLimit) -> Offsets | None:
+        """How far the next batch goes; None: there is none for now."""
+        options = self._options
+        first = self._lookup.first(end.offsets)
+        start, sentences = beginning(begun, end, end.ids, first)
+        if not self._available_now and isinstance(limit, (ReadMinRows, ReadMaxRows)):
+            at_least = options.min_offsets_per_trigger
+            since = float("inf") if self._last_batch is None else time.monotonic() - self._last_batch
+            if at_least is not None and waits(start, end.offsets, at_least, since, options.max_trigger_delay):
+                return None
+        # Said now: a batch that begins where there is nothing would not be planned.
+        lost(options, sentences)
+        self._last_batch = time.monotonic()
+        if isinstance(limit, ReadMaxRows):
+            return limited(start, end.offsets, limit.max_rows)
+        return end.offsets
