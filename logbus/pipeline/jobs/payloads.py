@@ -1,0 +1,169 @@
+"""
+What a load makes of records' values: bytes as they are, or columns that a schema names.
+
+A payload adds to the source's rows the columns of the event, the event's time, and the reason why a value could not be
+read, which is null where it could.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attrs import frozen
+
+from logbus.pipeline.errors import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+REASON = "_reason"
+EVENT = "_event"
+TIME = "_time"
+METADATA = ("topic", "partition", "offset", "timestamp", "key")
+"""The source's columns that are kept beside the event's."""
+
+RESERVED = frozenset({*METADATA, "headers", "date", "hour", "timestampType"})
+
+
+class Payload(Protocol):
+    """
+    :ivar reason: the column that says why a value could not be read.
+    :ivar time: the column with the event's time.
+    :ivar raw: columns that are kept of what could not be read.
+    """
+
+    @property
+    def reason(self) -> str: ...
+
+    @property
+    def time(self) -> str: ...
+
+    @property
+    def raw(self) -> tuple[str, ...]: ...
+
+    def parsed(self, rows: DataFrame) -> DataFrame:
+        """The source's rows with the columns :attr:`reason` and :attr:`time`, and what :meth:`columns` needs."""
+
+    def columns(self, rows: DataFrame) -> list[Any]:
+        """The columns of the table."""
+
+
+@frozen
+class RawPayload:
+    """Keys and values as bytes; the event's time is the record's."""
+
+    reason = REASON
+    time = "timestamp"
+    raw = (*METADATA, "value")
+
+    def parsed(self, rows: DataFrame) -> DataFrame:
+        """Nothing can be wrong with bytes."""
+        from pyspark.sql import functions as f
+
+        return rows.withColumn(REASON, f.lit(None).cast("string"))
+
+    def columns(self, rows: DataFrame) -> list[Any]:
+        """Those of the source."""
+        return [name for name in rows.columns if name != REASON]
+
+
+@frozen(kw_only=True)
+class JsonPayload:
+    """
+    JSON objects, read with a schema.
+
+    :ivar schema: as Spark's DDL spells it, such as ``user STRING, at TIMESTAMP``.
+    :ivar event_time: the field that has the event's time; "" takes the record's.
+    :ivar into: the name of one column for the whole event; "" has a column for each field.
+    :raise OptionError: the schema is none, or has a name that is taken.
+    """
+
+    schema: str
+    event_time: str = ""
+    into: str = ""
+    reason = REASON
+    time = TIME
+    raw = (*METADATA, "value")
+
+    def parsed(self, rows: DataFrame) -> DataFrame:
+        """See :class:`Payload`."""
+        from pyspark.sql import functions as f
+        from pyspark.sql.types import StringType, StructType
+
+        kind = self._kind()
+        wide = StructType([*kind.fields]).add("_corrupt", StringType())
+        text = f.col("value").cast("string")
+        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
+        event = f.from_json(text, wide, options)
+        rows = rows.withColumn("_read", event)
+        names = [f.col(f"_read.`{name}`").alias(name) for name in kind.names]
+        time = f.col(f"_read.{quoted(self.event_time)}") if self.event_time else f.col("timestamp")
+        return (
+            rows.withColumn(EVENT, f.struct(*names))
+            .withColumn(TIME, time.cast("timestamp"))
+            .withColumn(
+                REASON,
+                f.when(f.col("value").isNull(), "there is no value")
+                .when(~f.is_valid_utf8(f.col("value")), "the value is not UTF-8")
+                .when(f.col("_read").isNull(), "the value is empty")
+                .when(f.col("_read._corrupt").isNotNull(), "the value is not JSON of the schema")
+                .when(f.col(TIME).isNull(), f"there is no time in {self.event_time!r}")
+                .otherwise(f.lit(None).cast("string")),
+            )
+            .drop("_read")
+        )
+
+    def columns(self, rows: DataFrame) -> list[Any]:
+        """See :class:`Payload`."""
+        return event_columns(self._kind().names, self.into)
+
+    def _kind(self) -> Any:
+        return checked(self.schema, self.event_time, self.into)
+
+
+def quoted(path: str) -> str:
+    """A path of fields, such as ``page.time``, as a column's name."""
+    return ".".join(f"`{each}`" for each in path.split("."))
+
+
+def event_columns(names: list[str], into: str) -> list[Any]:
+    """The columns of a table of events."""
+    from pyspark.sql import functions as f
+
+    if into:
+        return [*METADATA, f.col(EVENT).alias(into)]
+    return [*METADATA, *(f.col(f"{EVENT}.`{name}`").alias(name) for name in names)]
+
+
+def checked(schema: str, event_time: str, into: str) -> Any:
+    """
+    The type of events.
+
+    :raise OptionError: the schema is none, or has a name that is taken, or no field of the time's name.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    try:
+        kind: Any = StructType.fromDDL(schema)
+    except PySparkException as e:
+        raise OptionError(f"{schema!r} is no schema such as 'user STRING, at TIMESTAMP': {e}") from e
+    if not isinstance(kind, StructType):
+        raise OptionError(f"{schema!r} is no schema such as 'user STRING, at TIMESTAMP'")
+    taken = [into] if into else kind.names
+    if clashes := sorted(RESERVED & set(taken)):
+        raise OptionError(
+            f"the column {clashes[0]!r} is one of the record's own ({', '.join(sorted(RESERVED))}): put the event "
+            "into a column of its own"
+        )
+    if event_time:
+        inner: Any = kind
+        for name in event_time.split("."):
+            if not isinstance(inner, StructType) or name not in inner.names:
+                raise OptionError(f"the schema has no field {event_time!r} for the event's time")
+            inner = inner[name].dataType
+        if inner.simpleString() not in ("timestamp", "timestamp_ntz", "date"):
+            raise OptionError(
+                f"the event's time {event_time!r} is of type {inner.simpleString()}; it must be a timestamp"
+            )
+    return kind
