@@ -262,6 +262,9 @@ cdef class Binary:
         if self.nulls == 0:
             return None
         PyByteArray_Resize(self.valid, (self.rows + 7) // 8)
+        if self.rows & 7:
+            # What a section that was given up left behind the last row goes.
+            self.valid[self.rows >> 3] &= (1 << (self.rows & 7)) - 1
         return self.valid
 
 
