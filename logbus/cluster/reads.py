@@ -27,7 +27,6 @@ from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import NO_EPOCH, OffsetAndEpoch
 from logbus.records.slices import FileSlice
 from logbus.storage.aborted import AbortedTransaction
-from logbus.storage.transactions import aborted_in
 
 
 @frozen
@@ -284,9 +283,10 @@ class Reader:
             if not log.log_start_offset <= want.offset <= log.log_end_offset:
                 raise log.out_of_range(want.offset)
             return
-        got.data = replica.read(want.offset, min(left, want.max_bytes), committed=asker.committed, min_one=min_one).data
+        found = replica.read(want.offset, min(left, want.max_bytes), committed=asker.committed, min_one=min_one)
+        got.data = found.data
         if asker.committed and got.data is not None:
-            got.aborted = aborted_in(log, want.offset, got.data)
+            got.aborted = log.aborted_transactions(want.offset, found.end_offset)
 
     def _read_for_follower(self, got: Got, replica: Replica, left: int, asker: Asker, *, min_one: bool) -> None:
         want, log = got.want, replica.log

@@ -21,7 +21,6 @@ from struct import Struct
 from typing import NamedTuple
 
 from logbus.records.batch import BatchHeader
-from logbus.records.checksum import Buffer
 from logbus.storage.files import LazyFile
 from logbus.storage.index import IndexCorrupt
 from logbus.storage.istorage import IDisk
@@ -32,6 +31,8 @@ _BLOCK = 128
 
 ENTRY = Struct(">hqqqq")
 ENTRY_SIZE = ENTRY.size
+_last_offset = Struct(">q").unpack_from
+_LAST_AT = 18
 
 
 class AbortedTransaction(NamedTuple):
@@ -159,7 +160,7 @@ class TransactionIndex:
 
         :raises IndexCorrupt: an entry cannot be.
         """
-        kept = self._first_ending_at(offset)
+        kept, _ = self._search(offset)
         if kept == self.count:
             return
         if kept < self._written:
@@ -217,19 +218,28 @@ class TransactionIndex:
         """
         i = max(start, 0)
         while i < self.count:
-            if i < self._written:
-                most = min(self._written - i, _BLOCK)
-                data: Buffer = self._file.get().pread(most * ENTRY_SIZE, i * ENTRY_SIZE)
-            else:
-                data = bytes(self._waiting[(i - self._written) * ENTRY_SIZE :])
-            for version, *fields in ENTRY.iter_unpack(data[: len(data) // ENTRY_SIZE * ENTRY_SIZE]):
-                entry = AbortedTransaction(*fields)
-                if version != VERSION or not 0 <= entry.first_offset <= entry.last_offset >= self._base_offset:
-                    raise IndexCorrupt(f"entry {i} cannot be: version {version}, {entry}")
-                yield entry
-                i += 1
-            if len(data) < ENTRY_SIZE:
-                raise IndexCorrupt(f"it ends before entry {i} of {self.count}")
+            data = self._read(i, min(i + _BLOCK, self.count))
+            for at in range(0, len(data), ENTRY_SIZE):
+                yield self._entry(data, at)
+            i += _BLOCK
+
+    def _read(self, start: int, end: int) -> bytes:
+        """The entries at positions from ``start`` on and below ``end``, be they in the file or still waiting."""
+        written, data = self._written, b""
+        if start < written:
+            in_file = min(end, written)
+            data = self._file.get().pread((in_file - start) * ENTRY_SIZE, start * ENTRY_SIZE)
+            if len(data) < (in_file - start) * ENTRY_SIZE:
+                raise IndexCorrupt(f"it ends before entry {in_file - 1} of {self.count}")
+        if end > written:
+            data += self._waiting[max(start - written, 0) * ENTRY_SIZE : (end - written) * ENTRY_SIZE]
+        return data
+
+    def _entry(self, data: bytes, at: int) -> AbortedTransaction:
+        version, producer_id, first, last, stable = ENTRY.unpack_from(data, at)
+        if version != VERSION or not 0 <= first <= last >= self._base_offset:
+            raise IndexCorrupt(f"an entry cannot be: version {version}, of {producer_id}, offsets {first} to {last}")
+        return AbortedTransaction(producer_id, first, last, stable)
 
     def overlapping(self, first_offset: int, end_offset: int, found: list[AbortedTransaction]) -> bool:
         """
@@ -254,10 +264,22 @@ class TransactionIndex:
 
         :raises IndexCorrupt: an entry cannot be.
         """
-        return self.entries(self._first_ending_at(offset))
+        position, following = self._search(offset)
+        for at in range(0, len(following), ENTRY_SIZE):
+            yield self._entry(following, at)
+        yield from self.entries(position + len(following) // ENTRY_SIZE)
 
-    def _first_ending_at(self, offset: int) -> int:
-        """Position of the first entry whose marker is at ``offset`` or behind it."""
+    def _search(self, offset: int) -> tuple[int, bytes]:
+        """Position of the first entry whose marker is at ``offset`` or behind it, and the bytes of some from there."""
+        low, high = 0, self.count
         if offset > self.last_offset:
-            return self.count
-        return bisect_left(range(self.count), offset, key=lambda i: next(self.entries(i)).last_offset)
+            return high, b""
+        while high - low > _BLOCK:
+            middle = (low + high) // 2
+            if self._entry(self._read(middle, middle + 1), 0).last_offset < offset:
+                low = middle + 1
+            else:
+                high = middle + 1
+        data = self._read(low, high)
+        at = bisect_left(range(0, len(data), ENTRY_SIZE), offset, key=lambda at: _last_offset(data, at + _LAST_AT)[0])
+        return low + at, data[at * ENTRY_SIZE :]

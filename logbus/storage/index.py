@@ -153,9 +153,9 @@ class OffsetIndex:
         """The last entry with an offset of at most ``offset``; (-1, 0), the segment's start, if there is none."""
         return self._floor(offset, 0)
 
-    def floor_position(self, position: int) -> int:
-        """The last indexed position of at most ``position``, or 0."""
-        return self._floor(position, 1)[1]
+    def floor_at(self, position: int) -> tuple[int, int]:
+        """The last entry with a position of at most ``position``; (-1, 0) if there is none."""
+        return self._floor(position, 1)
 
     def _floor(self, key: int, column: int) -> tuple[int, int]:
         offsets, positions = self._offsets, self._positions

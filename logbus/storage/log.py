@@ -77,11 +77,14 @@ class ReadResult(NamedTuple):
     An answer to a read.
 
     :ivar data: whole batches, the first of which has the offset asked for or the next one there is; None: nothing yet.
+    :ivar end_offset: they lie below this offset; where it would take a look at each to know the one behind them, it is
+        one in the batch that follows.
     """
 
     data: FileSlice | None
     log_start_offset: int
     log_end_offset: int
+    end_offset: int
 
 
 @define(eq=False, repr=False)
@@ -103,6 +106,7 @@ class Log:
     :ivar is_closed: no appends any more.
     :ivar is_touched: written to since the owner looked.
     :ivar has_producers: False if it is known that no idempotent producer ever wrote.
+    :ivar aborting: the segments in which transactions were aborted.
     :ivar checkpointed_recovery_point: the recovery point that is on disk.
     :ivar cleaned_end_offset: compaction has seen everything below; see :mod:`logbus.storage.cleaner`.
     """
@@ -130,6 +134,7 @@ class Log:
     is_closed: bool = field(default=False, init=False)
     is_touched: bool = field(default=False, init=False)
     has_producers: bool = field(default=True, init=False)
+    aborting: transactions.AbortingSegments = field(factory=transactions.AbortingSegments, init=False)
     _epochs: EpochHistory | None = field(default=None, init=False)
     _producers: Producers | None = field(default=None, init=False)
     _durability: Durability | None = field(default=None, init=False)
@@ -454,7 +459,7 @@ class Log:
             raise self.out_of_range(offset)
         if bound is None or bound > end:
             bound = end
-        data = None
+        found = None
         if max_bytes < 0:
             max_bytes = 0
         if offset < bound and (max_bytes or min_one_batch):
@@ -463,14 +468,15 @@ class Log:
             if offset >= segment.base_offset:
                 start = segment.find(offset)
                 if start < segment.size:
-                    data = segment.slice(start, max_bytes, None if bound == end else bound, min_one_batch)
+                    found = segment.slice(start, max_bytes, bound, end, min_one_batch)
             else:
-                data = self._read_older(segments, offset, max_bytes, bound, min_one_batch)
-        return ReadResult(data, self.log_start_offset, end)
+                found = self._read_older(segments, offset, max_bytes, bound, min_one_batch)
+        data, below = found or (None, offset)
+        return ReadResult(data, self.log_start_offset, end, below)
 
     def _read_older(
         self, segments: tuple[Segment, ...], offset: int, max_bytes: int, bound: int, min_one_batch: bool
-    ) -> FileSlice | None:
+    ) -> tuple[FileSlice, int] | None:
         for i in range(max(0, bisect_right(segments, offset, key=_BASE_OFFSET) - 1), len(segments)):
             segment = segments[i]
             if segment.base_offset >= bound:
@@ -479,7 +485,7 @@ class Log:
             # At the segment's end: what is missing there was compacted away, the next segment goes on.
             if start < segment.size:
                 after = segments[i + 1].base_offset if i + 1 < len(segments) else self.log_end_offset
-                return segment.slice(start, max_bytes, None if bound >= after else bound, min_one_batch)
+                return segment.slice(start, max_bytes, bound, after, min_one_batch)
         return None
 
     def out_of_range(self, offset: int) -> ApiError:

@@ -168,7 +168,7 @@ class Segment:
         if not self.offsets.is_loaded:
             # The check found it wrong, and the rebuilt one was written out.
             self.offsets.load(self.size)
-        self.indexed_size = self.offsets.floor_position(self.size)
+        self.indexed_size = self.offsets.floor_at(self.size)[1]
         # Whatever lies behind the last index entry is few kilobytes: hop over it once, now.
         self._start_recent(self.base_offset)
         assert self._offsets is not None
@@ -512,47 +512,59 @@ class Segment:
             chunk = min(2 * chunk, MAX_CHUNK) if at < 2 * chunk else CHUNK
         return size
 
-    def slice(self, start: int, max_bytes: int, bound: int | None, min_one_batch: bool) -> FileSlice | None:
+    def slice(
+        self, start: int, max_bytes: int, bound: int, end_offset: int, min_one_batch: bool
+    ) -> tuple[FileSlice, int] | None:
         """
-        Whole batches from ``start``, where one begins.
+        Whole batches from ``start``, where one begins, and an offset that they lie below; see :class:`.ReadResult`.
 
-        :param bound: nothing at or above this offset is returned; None: everything in the segment may be.
+        :param bound: nothing at or above this offset is returned.
+        :param end_offset: where the segment ends.
         :param min_one_batch: return the first batch even if it is larger than ``max_bytes``.
         """
-        limit = self.size if bound is None else self.find(bound)
+        if bound < end_offset:
+            limit = self.find(bound)
+        else:
+            limit, bound = self.size, end_offset
         length = limit - start
         if length <= 0:
             return None
         if length > max_bytes:
-            length = self._fitting(start, limit, max_bytes, min_one_batch)
+            end, bound = self._fitting(start, limit, max_bytes, bound, min_one_batch)
+            length = end - start
             if not length:
                 return None
-        return FileSlice(self.log.get(), start, length)
+        return FileSlice(self.log.get(), start, length), bound
 
-    def _fitting(self, start: int, limit: int, max_bytes: int, min_one_batch: bool) -> int:
-        """How many bytes of whole batches from ``start`` fit into ``max_bytes``."""
+    def _fitting(self, start: int, limit: int, max_bytes: int, bound: int, min_one_batch: bool) -> tuple[int, int]:
+        """
+        Where whole batches from ``start`` end that fit into ``max_bytes``, in bytes, and an offset that they lie below.
+
+        :param bound: what all up to ``limit`` lie below.
+        """
         target = start + max_bytes
         positions = self._recent_position
         if positions and positions[0] <= start:
-            end = positions[bisect_right(positions, target) - 1]
-            if end > start:
-                return end - start
-            if not min_one_batch:
-                return 0
-            i = bisect_right(positions, start)
-            return (positions[i] if i < len(positions) else limit) - start
-        end = self.offsets.floor_position(target)
+            i = bisect_right(positions, target) - 1
+            if positions[i] <= start:
+                if not min_one_batch:
+                    return start, bound
+                i += 1
+                if i == len(positions):
+                    return limit, bound
+            return positions[i], self._recent_last[i - 1] + 1
+        last, end = self.offsets.floor_at(target)
         if end > start:
             # Up to an index interval less than would fit, which is cheaper than to look at each batch.
-            return end - start
+            return end, self.base_offset + last
         end = start
         for at, header in self.batches(start, limit):
-            if at + header.size > target:
-                if at == start and min_one_batch:
-                    end = at + header.size
+            if at + header.size > target and (at > start or not min_one_batch):
                 break
-            end = at + header.size
-        return end - start
+            end, bound = at + header.size, header.next_offset
+            if end >= target:
+                break
+        return end, bound
 
     def rename(self, suffix: str) -> None:
         """

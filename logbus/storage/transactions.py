@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 
 from twisted.logger import Logger
 
-from logbus.records.header import HEADER_SIZE, read_header
-from logbus.records.slices import FileSlice
 from logbus.storage import names
 from logbus.storage.aborted import AbortedTransaction, TransactionIndex, encode
 from logbus.storage.index import IndexCorrupt
@@ -35,7 +33,7 @@ def aborted_transactions(log: Log, first_offset: int, end_offset: int) -> Sequen
     """
     The aborted transactions with offsets in a range; arguments and errors as of :meth:`.Log.aborted_transactions`.
     """
-    segments = log.segments
+    segments = log.aborting.from_offset(log, first_offset)
     found: list[AbortedTransaction] = []
     # What has offsets in a segment may have its marker in any later one.
     for i in range(max(0, bisect_right(segments, first_offset, key=_BASE_OFFSET) - 1), len(segments)):
@@ -46,34 +44,35 @@ def aborted_transactions(log: Log, first_offset: int, end_offset: int) -> Sequen
     return found
 
 
-def aborted_in(log: Log, first_offset: int, data: FileSlice) -> Sequence[AbortedTransaction]:
+class AbortingSegments:
     """
-    The aborted transactions that have offsets in what was just read.
+    The segments of a log in which transactions were aborted, so that a reader passes over a thousand others at once.
 
-    :param first_offset: what was asked for; the first batch may begin before it.
-    :param data: whole batches of the log, at least one.
-    :raises StorageError: the disk failed, or the log is damaged.
+    Those before the active one do not change, so that this is found out once for each change of the log's segments, and
+    only as far back as there are readers.
     """
-    segments = log.segments
-    for i in range(max(0, bisect_right(segments, first_offset, key=_BASE_OFFSET) - 1), len(segments)):
-        if aborted_index(log, segments[i]).last_offset >= first_offset:
-            return aborted_transactions(log, first_offset, _end_of(log, first_offset, data))
-    return ()
 
+    __slots__ = ("_aborting", "_known_from", "_segments")
 
-def _end_of(log: Log, first_offset: int, data: FileSlice) -> int:
-    """The offset behind the last batch of what was read."""
-    segments = log.segments
-    segment = segments[max(0, bisect_right(segments, first_offset, key=_BASE_OFFSET) - 1)]
-    if segment.log.get() is not data.file:
-        # What was asked for had been compacted away at the segment's end.
-        first = read_header(data.narrow(0, min(data.length, HEADER_SIZE)).read()).base_offset
-        segment = segments[max(0, bisect_right(segments, first, key=_BASE_OFFSET) - 1)]
-    end = data.position + data.length
-    offset = first_offset
-    for _, header in segment.batches(max(data.position, segment.offsets.floor_position(end - 1)), end):
-        offset = header.next_offset
-    return offset
+    def __init__(self) -> None:
+        self._segments: tuple[Segment, ...] = ()
+        self._known_from = 0
+        self._aborting: list[Segment] = []
+
+    def from_offset(self, log: Log, offset: int) -> list[Segment]:
+        """
+        Those that have an offset or later ones, at least, oldest first; the active one is always among them.
+
+        :raises StorageError: the disk failed, or the log is damaged.
+        """
+        segments = log.segments
+        if segments is not self._segments:
+            self._segments, self._known_from, self._aborting = segments, len(segments) - 1, [segments[-1]]
+        if offset < segments[self._known_from].base_offset:
+            first = max(0, bisect_right(segments, offset, key=_BASE_OFFSET) - 1)
+            more = [each for each in segments[first : self._known_from] if aborted_index(log, each).count]
+            self._aborting, self._known_from = more + self._aborting, first
+        return self._aborting
 
 
 def _search(log: Log, segment: Segment, first_offset: int, end_offset: int, found: list[AbortedTransaction]) -> bool:

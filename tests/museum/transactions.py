@@ -10,7 +10,6 @@ from typing import Any
 from attrs import evolve
 from twisted.internet.defer import Deferred, succeed
 
-from logbus.cluster import reads
 from logbus.cluster.replica import Replica
 from logbus.coordination.groups import GroupCoordinator
 from logbus.coordination.offsets import GroupOffsets
@@ -28,6 +27,7 @@ from logbus.model import TopicPartition
 from logbus.records.batch import BatchHeader, Marker
 from logbus.storage import producers
 from logbus.storage.aborted import TransactionIndex
+from logbus.storage.log import Log
 from logbus.storage.producers import ProducerEntry, Producers
 from logbus.storage.stability import OpenTransactions
 from logbus.testing.simulation.settings import TRANSACTIONS, Settings
@@ -161,7 +161,7 @@ TRANSACTION_BUGS: dict[str, Bug] = {
     "readers do not stop at open transactions": Bug(
         ((Replica, "last_stable_offset", property(lambda self: self.high_watermark)),), ONE, 3
     ),
-    "readers are not told what was aborted": Bug(((reads, "aborted_in", _nothing_aborted),), ONE, 3),
+    "readers are not told what was aborted": Bug(((Log, "aborted_transactions", _nothing_aborted),), ONE, 3),
     "what a coordinator writes counts as durable at once": Bug(
         ((StateLog, "append", _durable_at_once),), test=_STEPS + "test_moved"
     ),

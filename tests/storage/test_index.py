@@ -55,7 +55,7 @@ class OffsetIndexTests(SynchronousTestCase):
                 self.assertEqual(candidate.floor(key), expected)
         for position in range(0, len(offsets) * 3 + 5, 997):
             for candidate in (index, on_disk, loaded):
-                self.assertEqual(candidate.floor_position(position), min(position // 3, max(0, len(offsets) - 1)) * 3)
+                self.assertEqual(candidate.floor_at(position)[1], min(position // 3, max(0, len(offsets) - 1)) * 3)
 
     def test_cut(self) -> None:
         """Entries from a position on go, from the file, too."""

@@ -142,7 +142,8 @@ class LogMachine(RuleBasedStateMachine):
             except ApiError:
                 return
             raise AssertionError("out of range, and not refused")
-        data = data_of(self.log.read(offset, max_bytes, bound).data)
+        result = self.log.read(offset, max_bytes, bound)
+        data = data_of(result.data)
         limit = self.end if bound is None else min(bound, self.end)
         expected = [b for b in self.batches if b[0] + len(b[1]) > offset]
         got = list(iter_batches(data))
@@ -155,6 +156,10 @@ class LogMachine(RuleBasedStateMachine):
         assert sum(header.size for _, header in got) == len(data)
         values = [record.value for record in iter_records(data)]
         assert values == [value for b in expected[: len(got)] for value in b[1]]
+        if got:
+            end = got[-1][1].next_offset
+            last_of_next = max([end, *(b[0] + len(b[1]) - 1 for b in expected[len(got) : len(got) + 1])])
+            assert end <= result.end_offset <= last_of_next, "it reaches into the next batch at most"
 
     @rule(back=st.integers(-1, 60))
     def look_up(self, back: int) -> None:

@@ -295,6 +295,49 @@ class AbortedIndexTests(TransactionCase):
         self.assertEqual(self.log.aborted_transactions(2, 3), [entry, AbortedTransaction(2, 1, 13, 14)])
         self.assertEqual(self.log.aborted_transactions(0, 1), [entry])
 
+    def test_many(self) -> None:
+        """They are found with a few reads among a thousand, some of which are not in the file yet."""
+        for n in range(1200):
+            self.write(n)
+            self.mark(n, ABORT)
+            if n == 900:
+                now(self.log.durability.write_back_and_wait())
+        disk = self.log.disk
+        assert isinstance(disk, MemoryDisk)
+        reads: list[str] = []
+        disk.faults = lambda op, path: reads.append(path) if op == "read" else None
+        for n in (0, 1, 127, 128, 450, 895, 900, 901, 902, 1100, 1199):
+            for offset in (2 * n, 2 * n + 1):
+                reads.clear()
+                found = self.log.aborted_transactions(offset, offset + 3)
+                self.assertEqual([entry.producer_id for entry in found], [m for m in (n, n + 1) if m < 1200][:2])
+                self.assertLess(len(reads), 7)
+        found = self.log.aborted_transactions(401, 2001)
+        self.assertEqual([entry.first_offset for entry in found], list(range(400, 2001, 2)))
+        self.assertEqual(self.log.aborted_transactions(2400, 2500), [])
+
+    def test_segments_without(self) -> None:
+        """Who reads passes over segments in which nothing was aborted without a look at each, but once."""
+        self.write(1)
+        self.write(2)
+        for type in (COMMIT, ABORT, COMMIT, COMMIT):
+            self.mark(1, type)
+            self.log.roll()
+            self.write(1)
+        entry = AbortedTransaction(1, 3, 4, 1)
+        for first in (3, 0, 3):
+            self.assertEqual(self.log.aborted_transactions(first, first + 4), [entry])
+            self.assertEqual(self.log.aborted_transactions(5, 9), [])
+        told = [segment.base_offset for segment in self.log.aborting.from_offset(self.log, 0)]
+        self.assertEqual(told, [3, self.log.segments[-1].base_offset])
+        self.mark(2, ABORT)
+        self.log.roll()
+        self.assertEqual(self.log.aborted_transactions(0, 1), [])
+        self.assertEqual(self.log.aborted_transactions(7, 8), [AbortedTransaction(2, 1, 10, 9)])
+        self.write(3)
+        self.mark(3, ABORT)
+        self.assertEqual(self.log.aborted_transactions(11, 12), [AbortedTransaction(3, 11, 12, 9)])
+
     def test_in_order(self) -> None:
         """They come by their first offsets, whichever ended first."""
         for pid in (3, 1, 2):
