@@ -6,6 +6,7 @@ Choose by the environment variable ``LOGBUS_HYPOTHESIS_PROFILE``.
 
 from __future__ import annotations
 
+import gc
 import os
 
 from hypothesis import HealthCheck, settings
@@ -14,3 +15,13 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("ci", max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("long", settings.get_profile("ci"), max_examples=2000)
 settings.load_profile(os.environ.get("LOGBUS_HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_collection_finish() -> None:
+    """
+    What was imported stays, and is most of what there is: the garbage collector shall not look at it each time.
+
+    Whole brokers and clusters come and go in tests, and each is collected before the next one.
+    """
+    gc.collect()
+    gc.freeze()
