@@ -36,6 +36,7 @@ pipeline = LazyGroup(
     They need Java 17 or newer, and: pip install 'logbus[spark]'
     """,
     lazy={
+        "load": ("logbus.cli.pipeline_load:load", "Load topics into a table of Parquet files, each record once."),
         "script": ("logbus.cli.pipeline:script", "Print the file to give to spark-submit."),
     },
 )
@@ -73,7 +74,7 @@ def kafka_options(command: F) -> F:
     for option in (
         click.option(
             "--kafka",
-            "kafka_settings",
+            "kafka_settings_",
             multiple=True,
             metavar="KEY=VALUE",
             help="A setting of the connections, such as security.protocol=SSL; may be repeated.",
