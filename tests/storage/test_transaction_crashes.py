@@ -132,7 +132,9 @@ class Story:
 class TransactionCrashTests(SynchronousTestCase):
     """The machine stops before the N-th step."""
 
-    def each_crash(self, restart: Callable[[MemoryDisk], MemoryDisk], first: int = 0, every: int = 1) -> int:
+    def each_crash(
+        self, restart: Callable[[MemoryDisk], MemoryDisk], first: int = 0, every: int = 1, times: int = 1
+    ) -> int:
         for step in range(first, 10_000, every):
             disk = MemoryDisk()
             disk.crash_at = step
@@ -144,7 +146,8 @@ class TransactionCrashTests(SynchronousTestCase):
             if not disk.crashed:
                 return step
             self.flushLoggedErrors(Crashed)
-            self.check(story, restart(disk), f"crash before step {step}: {disk.done[-1:]}")
+            for _ in range(times):
+                self.check(story, restart(disk), f"crash before step {step}: {disk.done[-1:]}")
         raise AssertionError("the story does not end")
 
     def check(self, story: Story, disk: MemoryDisk, what: str) -> None:
@@ -202,8 +205,7 @@ class TransactionCrashTests(SynchronousTestCase):
     def test_power_cut_that_reorders(self) -> None:
         """Later writes and names survive where earlier ones do not."""
         rng = random.Random(0)
-        for _ in range(3):
-            self.each_crash(lambda disk: disk.after_power_cut(Choice("reorder", rng)))
+        self.each_crash(lambda disk: disk.after_power_cut(Choice("reorder", rng)), times=3)
 
     def test_a_start_that_is_cut_short(self) -> None:
         """A start after a crash in a swap is cut short, too; the one after it goes on."""
