@@ -2,8 +2,8 @@
 Who reads what in the classic protocol: pure functions that the leader of a group computes.
 
 All clients of a group must agree on the name and on what members tell each other; the results are those of Kafka's own
-assignors of the same names, where racks play no part. The assignors that look at what members had before are in
-:mod:`~logbus.client.membership.sticky`.
+assignors of the same names, as long as racks play no part. See :mod:`~logbus.client.membership.range_assignor`, and
+:mod:`~logbus.client.membership.sticky` for those that look at what members had before.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from attrs import frozen
 
 from logbus.client.membership.memberdata import MemberSubscription
+from logbus.client.membership.racks import Assignment, ReplicaRacks
+from logbus.client.membership.range_assignor import assign_range, in_order
 from logbus.client.membership.sticky import assign_cooperatively, assign_sticky, cooperative_data, sticky_data
 from logbus.errors import ConfigError
 from logbus.model import TopicPartition
@@ -20,8 +22,6 @@ from logbus.model import TopicPartition
 Partitions = Mapping[str, int]
 """How many partitions topics have; those that are not there have none, or are not in it."""
 Members = Mapping[str, MemberSubscription]
-Assignment = dict[str, list[TopicPartition]]
-"""For each member its partitions, also if it has none."""
 
 
 @frozen
@@ -30,36 +30,29 @@ class Assignor:
     A way to share out partitions.
 
     :ivar name: by which members agree on it.
+    :ivar share: gives each member its partitions, also if it has none. Partitions near a member come first, where it is
+        known where they are (KIP-881); they are never shared out less evenly for it.
     :ivar cooperative: members keep, while they join, what they have (KIP-429); what moves is left out of the
         assignment until its former owner has given it up.
     :ivar user_data: what a member tells the leader's assignor, from what it had and in which generation.
     """
 
     name: str
-    assign: Callable[[Partitions, Members], Assignment]
+    share: Callable[[Partitions, Members, ReplicaRacks], Assignment]
     cooperative: bool = False
     user_data: Callable[[Iterable[TopicPartition], int], bytes | None] = lambda owned, generation: None
 
+    def assign(self, partitions: Partitions, members: Members, replicas: ReplicaRacks | None = None) -> Assignment:
+        """
+        Share out partitions.
 
-def assign_range(partitions: Partitions, members: Members) -> Assignment:
-    """Of each topic, neighbours to the same member; the first members get one more where it does not come out even."""
-    result: Assignment = {member: [] for member in members}
-    ordered = in_order(members)
-    for topic, count in sorted(partitions.items()):
-        readers = [member for member in ordered if topic in members[member].topics]
-        if not readers:
-            continue
-        each, more = divmod(count, len(readers))
-        first = 0
-        for place, member in enumerate(readers):
-            beyond = first + each + (place < more)
-            result[member] += [TopicPartition(topic, number) for number in range(first, beyond)]
-            first = beyond
-    return result
+        :param replicas: in which racks they have replicas; None: racks play no part.
+        """
+        return self.share(partitions, members, replicas or {})
 
 
-def assign_roundrobin(partitions: Partitions, members: Members) -> Assignment:
-    """All partitions of all topics in order, to one member after the other that reads the topic."""
+def assign_roundrobin(partitions: Partitions, members: Members, replicas: ReplicaRacks) -> Assignment:
+    """All partitions of all topics in order, to one member after the other that reads the topic, wherever it is."""
     result: Assignment = {member: [] for member in members}
     ordered = in_order(members)
     turn = 0
@@ -72,16 +65,6 @@ def assign_roundrobin(partitions: Partitions, members: Members) -> Assignment:
             result[ordered[turn % len(ordered)]].append(TopicPartition(topic, number))
             turn += 1
     return result
-
-
-def in_order(members: Members) -> list[str]:
-    """Static members by their instance ids, then the others by member id: static ones keep their places (KIP-345)."""
-
-    def place(member: str) -> tuple[bool, str, str]:
-        instance = members[member].group_instance_id
-        return instance is None, instance or "", member
-
-    return sorted(members, key=place)
 
 
 ASSIGNORS: Mapping[str, Assignor] = {

@@ -214,11 +214,13 @@ class ClassicMembership(Shell):
             }
             counts = await self._watch.count(topic for each in subscriptions.values() for topic in each.topics)
             self._watch.counts = counts
+            is_somewhere = any(each.rack for each in subscriptions.values())
+            self._watch.racks = self._watch.find_racks(counts) if is_somewhere else {}
             if not joined.skip_assignment:
                 assignor = ASSIGNORS[joined.protocol_name or ""]
                 assignments = [
                     SyncGroupRequestAssignment(member_id=each, assignment=write_assignment(partitions))
-                    for each, partitions in assignor.assign(counts, subscriptions).items()
+                    for each, partitions in assignor.assign(counts, subscriptions, self._watch.racks).items()
                 ]
         request = SyncGroupRequest(
             group_id=self.options.group_id,

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from attrs import define, field
 
 from logbus.client.membership.memberdata import MemberSubscription, by_topic
+from logbus.client.membership.racks import Assignment, Racks, ReplicaRacks, racks_of
 from logbus.client.membership.sticky_general import NO_GENERATION, Claims, assign_general
 from logbus.model import TopicPartition
 
@@ -22,18 +23,19 @@ _SHORT = struct.Struct(">h")
 
 
 def assign_sticky(
-    partitions: Mapping[str, int], members: Mapping[str, MemberSubscription]
-) -> dict[str, list[TopicPartition]]:
+    partitions: Mapping[str, int], members: Mapping[str, MemberSubscription], replicas: ReplicaRacks
+) -> Assignment:
     """The eager one: nobody reads anything now, so that all can be given at once."""
-    return _assign(partitions, members, {member: _from_user_data(each) for member, each in members.items()})[0]
+    claims = {member: _from_user_data(each) for member, each in members.items()}
+    return _assign(partitions, members, claims, replicas)[0]
 
 
 def assign_cooperatively(
-    partitions: Mapping[str, int], members: Mapping[str, MemberSubscription]
-) -> dict[str, list[TopicPartition]]:
+    partitions: Mapping[str, int], members: Mapping[str, MemberSubscription], replicas: ReplicaRacks
+) -> Assignment:
     """The cooperative one: what moves is given to nobody yet. Its owner gives it up, and joins again."""
     claims = {member: _from_subscription(each) for member, each in members.items()}
-    result, doubtful = _assign(partitions, members, claims)
+    result, doubtful = _assign(partitions, members, claims, replicas)
     owners: dict[TopicPartition, set[str]] = {}
     for member, each in members.items():
         for partition in each.owned:
@@ -49,17 +51,31 @@ def assign_cooperatively(
 
 
 def _assign(
-    partitions: Mapping[str, int], members: Mapping[str, MemberSubscription], claims: Mapping[str, Claims]
-) -> tuple[dict[str, list[TopicPartition]], set[TopicPartition]]:
-    """Also those that several members of one generation said they had."""
+    partitions: Mapping[str, int],
+    members: Mapping[str, MemberSubscription],
+    claims: Mapping[str, Claims],
+    replicas: ReplicaRacks,
+) -> tuple[Assignment, set[TopicPartition]]:
+    """
+    Also those that several members of one generation said they had.
+
+    For racks something is moved only if fewer partitions are read from other racks then: so it comes to rest.
+    """
     partitions = {
         topic: count for topic, count in partitions.items() if any(topic in each.topics for each in members.values())
     }
     owned, doubtful = _owned(partitions, claims)
     topics = [set(each.topics) & set(partitions) for each in members.values()]
-    if all(each == topics[0] for each in topics[1:]):
-        return _Equal(partitions, owned).assign(), doubtful
-    return assign_general(partitions, members, owned, claims), doubtful
+    is_equal = all(each == topics[0] for each in topics[1:])
+
+    def assign(racks: Racks | None) -> Assignment:
+        if is_equal:
+            return _Equal(partitions, owned, racks).assign()
+        return assign_general(partitions, members, owned, claims, racks)
+
+    plain = assign(None)
+    racks = racks_of(members, {each: where for each, where in replicas.items() if each.topic in partitions})
+    return (plain if racks is None else racks.better(plain, assign(racks))), doubtful
 
 
 def _owned(
@@ -96,6 +112,7 @@ class _Equal:
 
     partitions: Mapping[str, int]
     owned: Mapping[str, list[TopicPartition]]
+    racks: Racks | None
     over: int = 0
     under: deque[str] = field(factory=deque)
     exact: deque[str] = field(factory=deque)
@@ -108,16 +125,21 @@ class _Equal:
         for member in sorted(self.owned):
             self._keep(member, least, rest)
         kept = {partition for given in self.result.values() for partition in given}
-        for topic, count in sorted(self.partitions.items()):
-            for number in range(count):
-                partition = TopicPartition(topic, number)
-                if partition not in kept:
-                    self._give(partition, least)
+        everything = (
+            TopicPartition(topic, number) for topic, count in sorted(self.partitions.items()) for number in range(count)
+        )
+        free = [partition for partition in everything if partition not in kept]
+        if self.racks is not None:
+            free = self._give_near(free, self.racks, least, rest)
+        for partition in free:
+            self._give(partition, least)
         return self.result
 
     def _keep(self, member: str, least: int, rest: int) -> None:
         """Leave a member what it had, up to its share."""
-        had = sorted(self.owned[member], key=lambda each: (each.partition, each.topic))
+        racks = self.racks
+        had = [each for each in self.owned[member] if racks is None or racks.suit(member, each)]
+        had.sort(key=lambda each: (each.partition, each.topic))
         if len(had) < least:
             self.result[member] = had
             self.under.append(member)
@@ -127,6 +149,26 @@ class _Equal:
         else:
             self.result[member] = had[:least]
             self.exact.append(member)
+
+    def _give_near(self, free: list[TopicPartition], racks: Racks, least: int, rest: int) -> list[TopicPartition]:
+        """Give partitions to who is near them, in turn, and within their shares; those that remain."""
+        left = []
+        for partition in racks.hardest_first(free):
+            member = next((each for each in self.under if racks.near(each, partition)), None)
+            if member is not None:
+                self.under.remove(member)
+                self.result[member].append(partition)
+                (self.under if len(self.result[member]) < least else self.exact).append(member)
+                continue
+            if self.over < rest:
+                member = next((each for each in self.exact if racks.near(each, partition)), None)
+            if member is None:
+                left.append(partition)
+            else:
+                self.exact.remove(member)
+                self.result[member].append(partition)
+                self.over += 1
+        return left
 
     def _give(self, partition: TopicPartition, least: int) -> None:
         """To those who have less than all others must have, in turn; then one more to each of the others."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from attrs import define, field
 
 from logbus.client.membership.memberdata import MemberSubscription
+from logbus.client.membership.racks import Assignment, Racks
 from logbus.model import TopicPartition
 
 NO_GENERATION = -1
@@ -31,13 +32,15 @@ def assign_general(
     members: Mapping[str, MemberSubscription],
     owned: Mapping[str, list[TopicPartition]],
     claims: Mapping[str, Claims],
-) -> dict[str, list[TopicPartition]]:
+    racks: Racks | None = None,
+) -> Assignment:
     """
     :param owned: who may keep what, as long as it reads the topic.
     :param claims: also those of former generations.
+    :param racks: None: they play no part.
     """
     readers = {topic: sorted(each for each in members if topic in members[each].topics) for topic in partitions}
-    return _General(partitions, readers, owned, _former(claims)).assign()
+    return _General(partitions, readers, owned, _former(claims), racks).assign()
 
 
 def _former(claims: Mapping[str, Claims]) -> dict[TopicPartition, str]:
@@ -69,6 +72,7 @@ class _General:
     readers: Mapping[str, list[str]]
     owned: Mapping[str, list[TopicPartition]]
     former: Mapping[TopicPartition, str]
+    racks: Racks | None
     given: dict[str, list[TopicPartition]] = field(factory=dict)
     owner: dict[TopicPartition, str] = field(factory=dict)
     moves: dict[TopicPartition, tuple[str, str]] = field(factory=dict)
@@ -78,9 +82,11 @@ class _General:
         everything = [TopicPartition(topic, number) for topic in topics for number in range(self.partitions[topic])]
         must_move = self._keep()
         free = {partition for partition in everything if partition not in self.owner}
-        for partition in everything:
-            if partition in free:
-                self._put(partition, self._least(partition.topic))
+        unplaced = [partition for partition in everything if partition in free]
+        if self.racks is not None:
+            unplaced = self._place_near(unplaced, self.racks)
+        for partition in unplaced:
+            self._put(partition, self._least(self.readers[partition.topic]))
         shared = [partition for partition in everything if len(self.readers[partition.topic]) > 1]
         if not must_move:
             # Perhaps it is enough to move what nobody had.
@@ -97,7 +103,7 @@ class _General:
         for member in sorted(self.owned):
             self.given[member] = []
             for partition in self.owned[member]:
-                if member in self.readers[partition.topic]:
+                if member in self.readers[partition.topic] and self._suits(member, partition):
                     self._put(partition, member)
                 else:
                     must_move = True
@@ -107,8 +113,35 @@ class _General:
         self.given[member].append(partition)
         self.owner[partition] = member
 
-    def _least(self, topic: str) -> str:
-        return min(self.readers[topic], key=lambda member: (len(self.given[member]), member))
+    def _suits(self, member: str, partition: TopicPartition) -> bool:
+        return self.racks is None or self.racks.suit(member, partition)
+
+    def _place_near(self, partitions: Sequence[TopicPartition], racks: Racks) -> list[TopicPartition]:
+        """Give partitions to the least busy of who is near them; those that nobody is near."""
+        left = []
+        for partition in racks.hardest_first(partitions):
+            near = [member for member in self.readers[partition.topic] if racks.near(member, partition)]
+            if near:
+                self._put(partition, self._least(near))
+            else:
+                left.append(partition)
+        return left
+
+    def _least(self, members: Sequence[str]) -> str:
+        return min(members, key=lambda member: (len(self.given[member]), member))
+
+    def _taker(self, partition: TopicPartition, holder: str) -> str | None:
+        """Who is to have a partition instead of who has it: one near it, if possible; None: it stays."""
+        readers = self.readers[partition.topic]
+        former = self.former.get(partition)
+        if former in readers and self._has_more(holder, former):
+            return former
+        if self.racks is not None:
+            near = [member for member in readers if self._has_more(holder, member) and self._suits(member, partition)]
+            if near:
+                return self._least(near)
+        least = self._least(readers)
+        return least if self._has_more(holder, least) else None
 
     def _even_out(self, partitions: Sequence[TopicPartition]) -> None:
         """Move what makes shares more equal, until nothing does: each move makes the sum of their squares smaller."""
@@ -117,13 +150,10 @@ class _General:
             moved = False
             for partition in partitions:
                 holder = self.owner[partition]
-                target = self.former.get(partition)
-                if target not in self.readers[partition.topic] or not self._has_more(holder, target):
-                    target = self._least(partition.topic)
-                    if not self._has_more(holder, target):
-                        continue
-                self._move(self._instead(partition, holder, target), target)
-                moved = True
+                target = self._taker(partition, holder)
+                if target is not None:
+                    self._move(self._instead(partition, holder, target), target)
+                    moved = True
 
     def _has_more(self, one: str, other: str | None) -> bool:
         return other is not None and len(self.given[one]) > len(self.given[other]) + 1

@@ -8,6 +8,7 @@ from twisted.internet.interfaces import IDelayedCall
 
 from logbus.client.cluster import Cluster
 from logbus.client.membership.subscription import Subscription
+from logbus.model import TopicPartition
 
 MISSING_AGE = 1.0
 """Seconds after which topics are looked for again that are subscribed to and not there."""
@@ -19,10 +20,12 @@ class TopicWatch:
     :param look: called when it is time for :meth:`change`.
 
     :ivar counts: the partitions of the topics of all members, as the leader last assigned them; empty: another leads.
+    :ivar racks: where these have replicas, as far as it was known; empty: nobody wants to know.
     """
 
     def __init__(self, cluster: Cluster, max_age: float, look: Callable[[], object]) -> None:
         self.counts: dict[str, int] = {}
+        self.racks: dict[TopicPartition, frozenset[str]] = {}
         self._cluster = cluster
         self._max_age = max_age
         self._look = look
@@ -41,6 +44,23 @@ class TopicWatch:
         known = {name: self._cluster.known(name) for name in names if errors.get(name) is None}
         return {name: 0 if (topic := known.get(name)) is None else len(topic.partitions) for name in names}
 
+    def find_racks(self, topics: Iterable[str]) -> dict[TopicPartition, frozenset[str]]:
+        """
+        Where partitions of topics have replicas, by what was asked last.
+
+        A broker that is away tells no rack; of its partitions what was known before counts.
+        """
+        found = {}
+        nodes = self._cluster.nodes
+        for name in set(topics):
+            topic = self._cluster.known(name)
+            for index, each in {} if topic is None else topic.partitions.items():
+                partition = TopicPartition(name, index)
+                racks = frozenset(node.rack for node_id in each.replicas if (node := nodes.get(node_id)) and node.rack)
+                is_whole = all(node_id in nodes for node_id in each.replicas)
+                found[partition] = racks if is_whole else self.racks.get(partition, racks)
+        return found
+
     async def change(self, subscription: Subscription, read: frozenset[str]) -> str | None:
         """
         What has changed, if anything: the leader looks for all, everybody for the pattern it has.
@@ -51,6 +71,8 @@ class TopicWatch:
             return "other topics match the pattern"
         if self.counts and await self.count(self.counts) != self.counts:
             return "topics have other partitions"
+        if self.counts and self.racks and self.find_racks(self.counts) != self.racks:
+            return "partitions have replicas in other racks"
         return None
 
     def look_later(self) -> None:
