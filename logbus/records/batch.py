@@ -11,8 +11,6 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar, overload
 
-from attrs import define, field
-
 from logbus.errors import DecodeError
 from logbus.records.checksum import Buffer, crc32c
 from logbus.records.compression import MAX_DECOMPRESSED, Codec, compress, decompress
@@ -24,7 +22,7 @@ from logbus.records.control import (
     encode_control_key,
     encode_marker,
 )
-from logbus.records.encoding import decode_records, encode_record
+from logbus.records.encoding import RecordBuffer, decode_records, encode_record
 from logbus.records.header import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -93,73 +91,25 @@ __all__ = [
     "encode_marker",
 ]
 
-NO_TIMESTAMP = -1
 R = TypeVar("R")
 
 
-@define(eq=False)
-class BatchBuilder:
+class BatchBuilder(RecordBuffer):
     """
-    Collects records until a producer sends them.
+    Collects records until a producer sends them, as :class:`~logbus.records.gathering.RecordBuffer` says.
 
     :ivar codec: how the batch is compressed when it is built.
     :ivar level: the codec's level; None is its default.
-    :ivar count: records so far.
-    :ivar size: bytes the batch would have now, uncompressed, header included.
     """
 
-    codec: Codec = Codec.NONE
-    level: int | None = None
-    count: int = field(default=0, init=False)
-    size: int = field(default=HEADER_SIZE, init=False)
-    base_timestamp: int = field(default=NO_TIMESTAMP, init=False)
-    max_timestamp: int = field(default=NO_TIMESTAMP, init=False)
-    _encoded: list[bytes] = field(factory=list, init=False)
-    _body: bytes | None = field(default=None, init=False)
+    __slots__ = ("_body", "_body_count", "codec", "level")
 
-    def append(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers = ()) -> int:
-        """
-        Add a record.
-
-        :param timestamp: milliseconds since 1970, or -1.
-        :returns: the record's offset within the batch.
-        :raises ValueError: a number is out of range, or a header's name cannot be written as UTF-8.
-        """
-        count = self.count
-        if count == 0:
-            self.base_timestamp = timestamp
-        encoded = encode_record(timestamp - self.base_timestamp, count, key, value, headers)
-        self._encoded.append(encoded)
-        self._body = None
-        self.size += len(encoded)
-        if timestamp > self.max_timestamp:
-            self.max_timestamp = timestamp
-        self.count = count + 1
-        return count
-
-    def append_within(
-        self, limit: int, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers = ()
-    ) -> int:
-        """
-        Add a record if the batch stays within ``limit`` bytes, uncompressed, with it; an empty batch takes any.
-
-        :returns: the record's offset within the batch; −1 if it has no room.
-        :raises ValueError: as :meth:`append`.
-        """
-        count = self.count
-        if count == 0:
-            return self.append(timestamp, key, value, headers)
-        encoded = encode_record(timestamp - self.base_timestamp, count, key, value, headers)
-        size = self.size + len(encoded)
-        if size > limit:
-            return -1
-        self._encoded.append(encoded)
-        self._body = None
-        self.size = size
-        if timestamp > self.max_timestamp:
-            self.max_timestamp = timestamp
-        self.count = count + 1
-        return count
+    def __init__(self, codec: Codec = Codec.NONE, level: int | None = None) -> None:
+        super().__init__()
+        self.codec = codec
+        self.level = level
+        self._body = b""
+        self._body_count = 0
 
     def room_for(self, limit: int, key: bytes | None, value: bytes | None, headers: Headers = ()) -> bool:
         """Whether the batch stays within ``limit`` bytes, uncompressed, with this record; an empty one takes any."""
@@ -183,8 +133,8 @@ class BatchBuilder:
         """
         if not self.count:
             raise ValueError("a batch needs at least one record")
-        if self._body is None:
-            self._body = compress(self.codec, b"".join(self._encoded), self.level)
+        if self._body_count != self.count:
+            self._body, self._body_count = compress(self.codec, self.contents(), self.level), self.count
         return _assemble(
             self._body,
             base_offset=base_offset,

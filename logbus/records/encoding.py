@@ -11,7 +11,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from logbus.records import columnar, kernel
+from logbus.records import columnar, gathering, kernel
 
 
 def _chosen(pure: ModuleType, name: str) -> ModuleType:
@@ -28,9 +28,11 @@ def _chosen(pure: ModuleType, name: str) -> ModuleType:
 
 _kernel = _chosen(kernel, "logbus.records._kernel")
 _columnar = _chosen(columnar, "logbus.records._columnar")
+_gathering = _chosen(gathering, "logbus.records._gathering")
 
 IS_COMPILED = _kernel is not kernel
 COLUMNS_ARE_COMPILED = _columnar is not columnar
+GATHERING_IS_COMPILED = _gathering is not gathering
 
 encode_record = kernel.encode_record
 decode_records = kernel.decode_records
@@ -40,5 +42,7 @@ if IS_COMPILED:
 
 if TYPE_CHECKING:
     from logbus.records.columnar import Columns as Columns
+    from logbus.records.gathering import RecordBuffer as RecordBuffer
 else:
     Columns = _columnar.Columns
+    RecordBuffer = _gathering.RecordBuffer
