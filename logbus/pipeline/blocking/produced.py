@@ -1,0 +1,91 @@
+"""Produce requests out of batches, and what became of each out of answers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from logbus.client.topics import Topic
+from logbus.errors import ApiError, ErrorCode
+from logbus.pipeline.blocking.lanes import Batch
+from logbus.pipeline.blocking.retry import api_error
+from logbus.pipeline.blocking.transactions import Identity
+from logbus.wire.messages.records import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+_BY_NAME = 12
+"""The last version that names topics by their names."""
+_FIRST_PROTOCOL = 11
+"""The last version that leaves it to the client to put partitions into transactions (KIP-890)."""
+
+
+def version_for(highest: int, topics: Iterable[Topic], identity: Identity | None) -> int:
+    """
+    The version to send a request in.
+
+    :param highest: that both sides speak.
+    """
+    if identity is not None and identity.transactional_id is not None and not identity.is_second:
+        highest = min(highest, _FIRST_PROTOCOL)
+    return highest if all(each.topic_id.int for each in topics) else min(highest, _BY_NAME)
+
+
+def produce_request(
+    batches: Sequence[Batch],
+    topics: Mapping[str, Topic],
+    identity: Identity | None,
+    *,
+    acks: int,
+    timeout: float,
+) -> ProduceRequest:
+    """
+    One request for batches of different partitions.
+
+    :param topics: by name, for their ids.
+    :param timeout: seconds the leader may wait for the in-sync replicas.
+    """
+    transactional_id = None if identity is None else identity.transactional_id
+    data: dict[str, TopicProduceData] = {}
+    for batch in batches:
+        name, index = batch.partition
+        if name not in data:
+            data[name] = TopicProduceData(name=name, topic_id=topics[name].topic_id.bytes, partition_data=[])
+        if identity is None:
+            records = batch.body.build()
+        else:
+            records = batch.body.build(
+                producer_id=identity.producer_id,
+                producer_epoch=identity.epoch,
+                base_sequence=batch.sequence,
+                transactional=transactional_id is not None,
+            )
+        data[name].partition_data.append(PartitionProduceData(index=index, records=records))
+    return ProduceRequest(
+        transactional_id=transactional_id, acks=acks, timeout_ms=int(timeout * 1000), topic_data=list(data.values())
+    )
+
+
+def failures_of(
+    batches: Sequence[Batch], request: ProduceRequest, response: ProduceResponse
+) -> list[tuple[Batch, PartitionProduceResponse | None, Exception | None]]:
+    """Of each batch of a request, in order: the answer, and the error in it; None: it is written."""
+    names = {topic.topic_id: topic.name for topic in request.topic_data}
+    answers = {
+        (topic.name or names.get(topic.topic_id, ""), each.index): each
+        for topic in response.responses
+        for each in topic.partition_responses
+    }
+    found: list[tuple[Batch, PartitionProduceResponse | None, Exception | None]] = []
+    for batch in batches:
+        answer = answers.get(batch.partition)
+        error: Exception | None = None
+        if answer is None:
+            error = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker's answer leaves out {batch.partition}")
+        elif answer.error_code:
+            error = api_error(answer.error_code, str(batch.partition), answer.error_message)
+        found.append((batch, answer, error))
+    return found

@@ -1,0 +1,307 @@
+"""
+A producer that blocks: encoded batches in, requests to leaders out, and again until they are written.
+
+It belongs to one thread. Several requests are under way to each broker; whoever sends is held up only while more bytes
+wait than may. What a leader's answer means is for :class:`~logbus.pipeline.blocking.lanes.Lane` to say; the first batch
+that cannot be written ends it all, as a task does.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from attrs import define, field, frozen
+
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
+from logbus.pipeline.blocking.brokers import Brokers, Node
+from logbus.pipeline.blocking.connection import Connection
+from logbus.pipeline.blocking.lanes import Batch, Lane, Verdict
+from logbus.pipeline.blocking.pool import Pool
+from logbus.pipeline.blocking.produced import failures_of, produce_request, version_for
+from logbus.pipeline.blocking.retry import is_retriable
+from logbus.pipeline.blocking.settings import Settings
+from logbus.pipeline.blocking.transactions import Identity, add_partitions, failure_of
+from logbus.pipeline.errors import DeliveryFailed, Disconnected
+from logbus.records.batch import BatchBuilder
+from logbus.wire.messages.records import ProduceRequest
+
+_PRODUCE = 0
+_LEADER_SHARE = 0.9
+"""Of the time for a request the leader may use so much: it says itself that time is up, and keeps the connection."""
+_NAP = 0.05
+_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+
+_POOLS: dict[Settings, Pool] = {}
+# Answers come in the order of requests: those to Produce shall stand in nobody's way.
+os.register_at_fork(after_in_child=_POOLS.clear)
+
+
+@frozen
+class Delivery:
+    """
+    How batches are sent.
+
+    :ivar acks: −1: a batch is written when all in-sync replicas have it; 1: when the leader has.
+    :ivar timeout: seconds for which a batch is tried.
+    :ivar retries: how often at most it is sent again.
+    :ivar request_bytes: of several batches in one request.
+    :ivar buffer_bytes: of batches that are not written yet.
+    :ivar in_flight: requests to one broker.
+    """
+
+    acks: int = -1
+    timeout: float = 120.0
+    retries: int = 2**31 - 1
+    request_bytes: int = 1 << 20
+    buffer_bytes: int = 32 << 20
+    in_flight: int = 5
+
+
+@frozen
+class _Asked:
+    """A request without an answer yet."""
+
+    request: ProduceRequest
+    batches: list[Batch]
+
+
+@define(eq=False)
+class _Leader:
+    """A broker that we send to."""
+
+    node_id: int
+    connection: Connection
+    asked: deque[_Asked] = field(factory=deque)
+
+
+class Producer:
+    """
+    :param identity: by which brokers know batches again; None: they do not, and may have one twice.
+    :param clock: seconds.
+    """
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        delivery: Delivery,
+        identity: Identity | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._brokers = brokers
+        self._settings = brokers.settings
+        self._delivery = delivery
+        self._identity = identity
+        self._clock = clock
+        self._sleep = sleep
+        self._pool = _POOLS.get(brokers.settings) or _POOLS.setdefault(brokers.settings, Pool(brokers.settings))
+        self._lanes: dict[TopicPartition, Lane] = {}
+        self._busy: dict[TopicPartition, Lane] = {}
+        self._leaders: dict[int, _Leader] = {}
+        self._order: deque[int] = deque()
+        self._joined: set[TopicPartition] = set()
+        self._bytes = 0
+
+    def send(self, partition: TopicPartition, body: BatchBuilder) -> None:
+        """
+        Have a batch written; it may have been when this returns, or not yet.
+
+        :raises DeliveryFailed: this one or one before it cannot be written.
+        :raises Fenced: another producer has the transactional id now.
+        :raises TransactionLost: the transaction is not open any more.
+        """
+        lane = self._lanes.get(partition)
+        if lane is None:
+            lane = self._lanes[partition] = Lane(partition, numbered=self._identity is not None)
+        lane.add(body, self._clock())
+        self._busy[partition] = lane
+        self._bytes += body.size
+        self._pump()
+        while self._bytes > self._delivery.buffer_bytes:
+            self._wait()
+            self._pump()
+
+    def flush(self) -> None:
+        """Wait until all is written; raises what :meth:`send` raises."""
+        while self._busy:
+            self._pump()
+            self._wait()
+
+    def close(self) -> None:
+        """Give the connections back; what is not written is forgotten."""
+        self._busy.clear()
+        self._leaders.clear()
+        self._order.clear()
+        self._pool.release()
+        self._brokers.release()
+
+    # Out.
+
+    def _pump(self) -> None:
+        """Send all that may be sent."""
+        now = self._clock()
+        while True:
+            ready: dict[int, list[Lane]] = {}
+            for lane in list(self._busy.values()):
+                if not lane.waiting:
+                    continue
+                self._check_time(lane.waiting[0], now)
+                if now >= lane.not_before and (node := self._leader_of(lane, now)) is not None:
+                    leader = self._leaders.get(node)
+                    if leader is not None and len(leader.asked) >= self._delivery.in_flight:
+                        continue
+                    if lane.may_send(node, now):
+                        ready.setdefault(node, []).append(lane)
+            if not ready:
+                return
+            self._join(lane.partition for lanes in ready.values() for lane in lanes)
+            for node, lanes in ready.items():
+                self._send_to(node, lanes, now)
+
+    def _leader_of(self, lane: Lane, now: float) -> int | None:
+        try:
+            return self._brokers.leader_id(lane.partition)
+        except Exception as e:
+            self._trouble(lane, e, now)
+            return None
+
+    def _join(self, partitions: Iterable[TopicPartition]) -> None:
+        """First protocol: nothing is sent to partitions that are not in the transaction."""
+        identity = self._identity
+        if identity is None or identity.transactional_id is None or identity.is_second:
+            return
+        if new := [each for each in partitions if each not in self._joined]:
+            add_partitions(self._brokers, identity, new)
+            self._joined.update(new)
+
+    def _send_to(self, node_id: int, lanes: list[Lane], now: float) -> None:
+        """One request for as many of the lanes as it has room for."""
+        leader = self._connect(node_id, lanes, now)
+        if leader is None:
+            return
+        batches: list[Batch] = []
+        size = 0
+        for lane in lanes:
+            size += lane.waiting[0].body.size
+            if batches and size > self._delivery.request_bytes:
+                break
+            batches.append(lane.depart(node_id))
+        topics = {each.partition.topic: self._brokers.topic(each.partition.topic) for each in batches}
+        timeout = self._settings.request_timeout * _LEADER_SHARE
+        request = produce_request(batches, topics, self._identity, acks=self._delivery.acks, timeout=timeout)
+        version = version_for(leader.connection.version(_PRODUCE), topics.values(), self._identity)
+        leader.asked.append(_Asked(request, batches))
+        self._order.append(node_id)
+        try:
+            leader.connection.send(request, version=version)
+        except Disconnected as e:
+            self._lost(leader, e)
+
+    def _connect(self, node_id: int, lanes: list[Lane], now: float) -> _Leader | None:
+        leader = self._leaders.get(node_id)
+        if leader is None:
+            try:
+                leader = _Leader(node_id, self._connection(node_id))
+            except Disconnected as e:
+                for lane in lanes:
+                    self._brokers.forget(lane.partition)
+                    self._trouble(lane, e, now)
+                return None
+            self._leaders[node_id] = leader
+        return leader
+
+    def _connection(self, node_id: int) -> Connection:
+        node = self._brokers.nodes.get(node_id)
+        if node is None:
+            raise Disconnected(f"broker {node_id} is not among the known ones")
+        return self._pool.get((node.host, node.port))
+
+    # In.
+
+    def _wait(self) -> None:
+        """Take the answer that is due longest; without one, wait a little."""
+        if not self._order:
+            if self._busy:
+                soonest = min(lane.not_before for lane in self._busy.values())
+                self._sleep(min(max(soonest - self._clock(), 0.001), _NAP))
+            return
+        leader = self._leaders[self._order[0]]
+        try:
+            response = leader.connection.receive()
+        except Disconnected as e:
+            self._lost(leader, e)
+            return
+        self._order.popleft()
+        asked = leader.asked.popleft()
+        for batch, answer, error in failures_of(asked.batches, asked.request, response):
+            if error is not None:
+                self._hear(batch.partition, answer, response)
+            self._returned(batch, error)
+
+    def _lost(self, leader: _Leader, error: Disconnected) -> None:
+        """Nothing more comes from a broker: what was under way there is in doubt."""
+        del self._leaders[leader.node_id]
+        self._order = deque(each for each in self._order if each != leader.node_id)
+        leader.connection.close()
+        for asked in leader.asked:
+            for batch in asked.batches:
+                self._brokers.forget(batch.partition)
+        for asked in leader.asked:
+            for batch in asked.batches:
+                self._returned(batch, error)
+
+    def _returned(self, batch: Batch, error: Exception | None) -> None:
+        lane = self._lanes[batch.partition]
+        now = self._clock()
+        verdict = lane.returned(batch, error, self._pause(lane), now)
+        if verdict is Verdict.WRITTEN:
+            self._bytes -= batch.body.size
+            if lane.idle:
+                self._busy.pop(batch.partition, None)
+        elif verdict is Verdict.FAIL:
+            raise self._failure(batch, error) from error
+        elif verdict is Verdict.SPLIT:
+            self._bytes += sum(each.body.size for each in list(lane.waiting)[:2]) - batch.body.size
+        elif batch.attempts > self._delivery.retries:
+            raise self._failure(batch, error) from error
+
+    def _hear(self, partition: TopicPartition, answer: object, response: object) -> None:
+        hint = getattr(answer, "current_leader", None)
+        nodes = [Node(each.node_id, each.host, each.port) for each in getattr(response, "node_endpoints", ())]
+        if hint is None or not self._brokers.moved(partition, hint.leader_id, hint.leader_epoch, nodes):
+            self._brokers.forget(partition)
+
+    # When nothing comes of it.
+
+    def _trouble(self, lane: Lane, error: Exception, now: float) -> None:
+        """A batch could not even be sent."""
+        if not is_retriable(error):
+            raise self._failure(lane.waiting[0], error) from error
+        lane.waiting[0].trouble = error
+        lane.not_before = now + self._pause(lane)
+        lane.attempts += 1
+
+    def _pause(self, lane: Lane) -> float:
+        return min(self._settings.backoff_max, self._settings.backoff * (1 << min(lane.attempts, 16)))
+
+    def _check_time(self, batch: Batch, now: float) -> None:
+        if now - batch.created > self._delivery.timeout:
+            raise self._failure(batch, batch.trouble, late=True) from batch.trouble
+
+    def _failure(self, batch: Batch, error: Exception | None, *, late: bool = False) -> Exception:
+        if isinstance(error, ApiError) and self._identity is not None:
+            meant = failure_of(error, self._identity.transactional_id)
+            if meant is not error:
+                return meant
+        why = str(error) if error is not None else "no broker took them"
+        if isinstance(error, ApiError) and error.code in _TOO_LARGE:
+            why += f"; a batch of {batch.body.size} bytes is more than the topic's max.message.bytes"
+        if late:
+            why = f"not within {self._delivery.timeout:g} s (kafka.delivery.timeout.ms): {why}"
+        what = f"{batch.body.count} records" if batch.body.count > 1 else "a record"
+        return DeliveryFailed(f"{batch.partition}: {what} could not be written: {why}")

@@ -1,0 +1,275 @@
+"""
+What a producer asks of coordinators: who it is, and, for transactions, what is in them and how they end.
+
+Each request may be sent again: coordinators know one that they have served. By which of the two protocols a
+transaction is kept (KIP-890) is the brokers' to say, and told by :attr:`Identity.is_second`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from attrs import frozen
+
+from logbus.errors import ApiError, ErrorCode, error_of
+from logbus.model import TopicPartition
+from logbus.pipeline.blocking.asking import ask_coordinator, forgetting, patiently
+from logbus.pipeline.blocking.brokers import GROUP, TRANSACTION, Brokers
+from logbus.pipeline.blocking.retry import api_error, is_retriable
+from logbus.pipeline.errors import Fenced, TransactionLost
+from logbus.wire.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+from logbus.wire.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+
+_FENCED = frozenset(
+    {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+)
+_LOST = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE})
+_SECOND = 2
+"""The level of ``transaction.version`` from which transactions are kept by the second protocol."""
+_OFFSET_FETCH = 9
+_BY_CLIENTS = 3
+"""The last version of AddPartitionsToTxn that is for clients."""
+_GROUPS, _TOPIC_IDS = 8, 10
+"""Versions of OffsetFetch from which several groups, and topics by id, are asked for."""
+
+
+@frozen
+class Identity:
+    """
+    Who a producer is to brokers.
+
+    :ivar transactional_id: None: it has no transactions.
+    :ivar is_second: transactions are kept by the second protocol: producing to a partition puts it into the
+        transaction, and each has an epoch of its own.
+    """
+
+    producer_id: int
+    epoch: int
+    transactional_id: str | None = None
+    is_second: bool = False
+
+
+@frozen
+class Committed:
+    """
+    An offset that a group committed.
+
+    :ivar metadata: what the one that committed it wrote beside.
+    """
+
+    partition: TopicPartition
+    offset: int
+    metadata: str
+
+
+def failure_of(error: ApiError, transactional_id: str | None) -> Exception:
+    """What an error means to one that has a transaction; others are given back as they are."""
+    if transactional_id is None:
+        return error
+    if error.code in _FENCED:
+        return Fenced(f"transactional id {transactional_id!r} was taken over by a newer attempt: {error.message}")
+    if error.code in _LOST:
+        return TransactionLost(
+            f"the transaction of {transactional_id!r} is not open any more: {error.message}; "
+            "if it took longer than its time-out, give it more: kafka.transaction.timeout.ms"
+        )
+    return error
+
+
+def begin_numbering(brokers: Brokers, seconds: float | None = None) -> Identity:
+    """
+    A producer id for batches that are known again.
+
+    :param seconds: for how long to ask again; default: the settings' patience. So in all functions here.
+    """
+
+    def ask() -> InitProducerIdResponse:
+        response: InitProducerIdResponse = brokers.any().request(
+            InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+        )
+        if response.error_code:
+            raise api_error(response.error_code, "a producer id")
+        return response
+
+    answer = patiently(brokers, ask, lambda error: None, seconds)
+    return Identity(answer.producer_id, answer.producer_epoch)
+
+
+def take_over(brokers: Brokers, transactional_id: str, timeout: float, seconds: float | None = None) -> Identity:
+    """
+    Become the one producer with a transactional id: whoever had it is fenced, and what it left open is aborted.
+
+    :param timeout: seconds after which the coordinator aborts a transaction that nobody ends.
+    :raises ApiError: INVALID_TRANSACTION_TIMEOUT: the brokers do not let it be as long; and others.
+    """
+    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=int(timeout * 1000))
+    answer, features = _of_coordinator(brokers, transactional_id, request, _code_of, seconds)
+    is_second = features.get("transaction.version", 0) >= _SECOND
+    return Identity(answer.producer_id, answer.producer_epoch, transactional_id, is_second)
+
+
+def add_partitions(
+    brokers: Brokers, identity: Identity, partitions: Iterable[TopicPartition], seconds: float | None = None
+) -> None:
+    """
+    First protocol: partitions are to be in the transaction, before anything is sent there.
+
+    :raises Fenced: another producer has the transactional id now.
+    """
+    topics: dict[str, list[int]] = {}
+    for name, index in partitions:
+        topics.setdefault(name, []).append(index)
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=identity.transactional_id or "",
+        v3_and_below_producer_id=identity.producer_id,
+        v3_and_below_producer_epoch=identity.epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=each) for name, each in topics.items()],
+    )
+    _of_coordinator(brokers, identity.transactional_id or "", request, _worst_of_partitions, seconds, _BY_CLIENTS)
+
+
+def add_offset(
+    brokers: Brokers,
+    identity: Identity,
+    group: str,
+    committed: Committed,
+    seconds: float | None = None,
+) -> None:
+    """
+    An offset of a group is to be committed with the transaction.
+
+    :raises Fenced: another producer has the transactional id now.
+    :raises TransactionLost: the transaction is not open any more.
+    """
+    transactional_id = identity.transactional_id or ""
+    if not identity.is_second:
+        adding = AddOffsetsToTxnRequest(
+            transactional_id=transactional_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            group_id=group,
+        )
+        _of_coordinator(brokers, transactional_id, adding, _code_of, seconds)
+    place = TxnOffsetCommitRequestPartition(
+        partition_index=committed.partition.partition,
+        committed_offset=committed.offset,
+        committed_metadata=committed.metadata,
+    )
+    request = TxnOffsetCommitRequest(
+        transactional_id=transactional_id,
+        group_id=group,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        topics=[TxnOffsetCommitRequestTopic(name=committed.partition.topic, partitions=[place])],
+    )
+    highest = None if identity.is_second else 4
+    try:
+        ask_coordinator(brokers, GROUP, group, request, _worst_of_offsets, seconds, highest)
+    except ApiError as e:
+        raise failure_of(e, identity.transactional_id) from None
+
+
+def end(brokers: Brokers, identity: Identity, *, commit: bool, seconds: float | None = None) -> None:
+    """
+    Commit a transaction, or abort it. Once this returns it is certain to happen.
+
+    :raises Fenced: another producer has the transactional id now: it was aborted.
+    :raises TransactionLost: the transaction is not open any more.
+    """
+    request = EndTxnRequest(
+        transactional_id=identity.transactional_id or "",
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        committed=commit,
+    )
+    # From version 5 on the epoch grows with the end: only a transaction of the second protocol may be ended so.
+    highest = None if identity.is_second else 4
+    _of_coordinator(brokers, identity.transactional_id or "", request, _code_of, seconds, highest)
+
+
+def committed_offsets(brokers: Brokers, group: str, seconds: float | None = None) -> list[Committed]:
+    """All that a group has committed; what transactions are still to decide is waited for (KIP-447)."""
+
+    def ask() -> OffsetFetchResponse:
+        connection = brokers.coordinator(GROUP, group)
+        # From version 10 on the answer has the topics' ids instead of their names.
+        version = min(connection.version(_OFFSET_FETCH), _TOPIC_IDS - 1)
+        if version >= _GROUPS:
+            request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group)], require_stable=True)
+        else:
+            request = OffsetFetchRequest(group_id=group, topics=None, require_stable=True)
+        response: OffsetFetchResponse = connection.request(request, version=version)
+        for code in _codes_of_offsets(response):
+            if code:
+                raise api_error(code, f"group {group!r}")
+        return response
+
+    answer = patiently(brokers, ask, forgetting(brokers, GROUP, group), seconds)
+    topics = [(each.name, each.partitions) for each in answer.topics]
+    topics += [(each.name, each.partitions) for group in answer.groups for each in group.topics]
+    return [
+        Committed(TopicPartition(name, each.partition_index), each.committed_offset, each.metadata or "")
+        for name, partitions in topics
+        for each in partitions
+        if each.committed_offset >= 0
+    ]
+
+
+# What answers say.
+
+
+def _of_coordinator(
+    brokers: Brokers,
+    transactional_id: str,
+    request: Any,
+    code_of: Callable[[Any], int],
+    seconds: float | None,
+    highest: int | None = None,
+) -> tuple[Any, Any]:
+    try:
+        return ask_coordinator(brokers, TRANSACTION, transactional_id, request, code_of, seconds, highest)
+    except ApiError as e:
+        raise failure_of(e, transactional_id) from None
+
+
+def _code_of(answer: Any) -> int:
+    return int(answer.error_code)
+
+
+def _worst(codes: Iterable[int]) -> int:
+    """Of several error codes the one that decides: one that cannot be waited for before one that can."""
+    errors = [code for code in codes if code]
+    return next((code for code in errors if not is_retriable(error_of(code))), errors[0] if errors else 0)
+
+
+def _worst_of_partitions(answer: AddPartitionsToTxnResponse) -> int:
+    topics = answer.results_by_topic_v3_and_below
+    codes = [each.partition_error_code for topic in topics for each in topic.results_by_partition]
+    return _worst([code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED] or codes)
+
+
+def _worst_of_offsets(answer: TxnOffsetCommitResponse) -> int:
+    return _worst(each.error_code for topic in answer.topics for each in topic.partitions)
+
+
+def _codes_of_offsets(answer: OffsetFetchResponse) -> Iterable[int]:
+    yield answer.error_code
+    for topic in answer.topics:
+        yield from (each.error_code for each in topic.partitions)
+    for group in answer.groups:
+        yield group.error_code
+        for its in group.topics:
+            yield from (each.error_code for each in its.partitions)
