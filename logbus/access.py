@@ -64,15 +64,13 @@ class DataAccess:
     def fetch(self, topic: str, partition: int, offset: int, max_bytes: int) -> Fetched:
         """See :meth:`.IBroker.fetch`."""
         replica = self._replicas.leader(topic, partition)
-        found = replica.read(offset, max_bytes, committed=True, min_one=True).data
-        if found is None:
+        found = replica.read(offset, max_bytes, committed=True, min_one=True)
+        if found.data is None:
             return Fetched([], offset)
-        # Those that begin behind what was read hide nothing.
         aborted = [
-            (each.producer_id, each.first_offset)
-            for each in replica.log.aborted_transactions(offset, replica.last_stable_offset)
+            (each.producer_id, each.first_offset) for each in replica.log.aborted_transactions(offset, found.end_offset)
         ]
-        data, next_offset = found.read(), offset
+        data, next_offset = found.data.read(), offset
         for _, header in iter_batches(data):
             next_offset = header.last_offset + 1
         return Fetched([record for record in committed_records(data, aborted) if record.offset >= offset], next_offset)
@@ -88,9 +86,10 @@ class DataAccess:
     def leadership(self, topic: str, partition: int) -> Leadership:
         """See :meth:`.IBroker.leadership`."""
         image = self._metadata.partition(TopicPartition(topic, partition))
-        if image is None:
+        known = self._metadata.topic(topic)
+        if image is None or known is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition}")
-        return Leadership(image.leader_and_isr.leader, image.leader_and_isr.leader_epoch)
+        return Leadership(image.leader_and_isr.leader, image.leader_and_isr.leader_epoch, known.topic_id)
 
     def brokers(self) -> list[int]:
         """See :meth:`.IBroker.brokers`."""
