@@ -86,10 +86,9 @@ class DataAccess:
     def leadership(self, topic: str, partition: int) -> Leadership:
         """See :meth:`.IBroker.leadership`."""
         image = self._metadata.partition(TopicPartition(topic, partition))
-        known = self._metadata.topic(topic)
-        if image is None or known is None:
+        if image is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition}")
-        return Leadership(image.leader_and_isr.leader, image.leader_and_isr.leader_epoch, known.topic_id)
+        return Leadership(image.leader_and_isr.leader, image.leader_and_isr.leader_epoch)
 
     def brokers(self) -> list[int]:
         """See :meth:`.IBroker.brokers`."""
