@@ -13,7 +13,6 @@ A schema of an id never changes: it is asked for once.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -25,12 +24,9 @@ from twisted.web.iweb import IAgent
 from logbus.client.recent import Recent
 from logbus.client.registry_http import RegistryError, RegistryHttp, RegistryUnreachable
 from logbus.client.retry import Backoff
-from logbus.client.serializers import SerializationError
+from logbus.client.schema_frame import frame, unframe
 
 __all__ = ["RegisteredSchema", "RegistryError", "RegistryUnreachable", "SchemaRegistry", "frame", "unframe"]
-
-MAGIC = 0
-_FRAME = struct.Struct(">bI")
 
 V = TypeVar("V")
 
@@ -49,24 +45,6 @@ class RegisteredSchema:
     id: int
     schema: str
     schema_type: str = "AVRO"
-
-
-def frame(schema_id: int, payload: bytes) -> bytes:
-    """Say before a payload which schema it is written with: a byte 0, and the id in four bytes."""
-    return _FRAME.pack(MAGIC, schema_id) + payload
-
-
-def unframe(topic: str, data: bytes) -> tuple[int, bytes]:
-    """
-    The schema's id, and the payload.
-
-    :raise SerializationError: it is not framed so.
-    """
-    if len(data) < _FRAME.size or data[0] != MAGIC:
-        raise SerializationError(
-            f"topic {topic!r}: {bytes(data[:8])!r} does not begin with a byte 0 and a schema's id in four bytes"
-        )
-    return _FRAME.unpack_from(data)[1], bytes(data[_FRAME.size :])
 
 
 class SchemaRegistry:

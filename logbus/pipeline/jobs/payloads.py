@@ -7,6 +7,7 @@ read, which is null where it could.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import frozen
@@ -150,20 +151,30 @@ def checked(schema: str, event_time: str, into: str) -> Any:
         raise OptionError(f"{schema!r} is no schema such as 'user STRING, at TIMESTAMP': {e}") from e
     if not isinstance(kind, StructType):
         raise OptionError(f"{schema!r} is no schema such as 'user STRING, at TIMESTAMP'")
-    taken = [into] if into else kind.names
-    if clashes := sorted(RESERVED & set(taken)):
+    check_names(kind.jsonValue(), event_time, into)
+    return kind
+
+
+def check_names(schema: Mapping[str, Any], event_time: str, into: str) -> None:
+    """
+    Check that an event's columns can stand beside the record's.
+
+    :param schema: Spark's JSON.
+    :raise OptionError: a name is taken, or there is no time of that name.
+    """
+    fields = {each["name"]: each["type"] for each in schema["fields"]}
+    if clashes := sorted(RESERVED & ({into} if into else fields.keys())):
         raise OptionError(
             f"the column {clashes[0]!r} is one of the record's own ({', '.join(sorted(RESERVED))}): put the event "
             "into a column of its own"
         )
-    if event_time:
-        inner: Any = kind
-        for name in event_time.split("."):
-            if not isinstance(inner, StructType) or name not in inner.names:
-                raise OptionError(f"the schema has no field {event_time!r} for the event's time")
-            inner = inner[name].dataType
-        if inner.simpleString() not in ("timestamp", "timestamp_ntz", "date"):
-            raise OptionError(
-                f"the event's time {event_time!r} is of type {inner.simpleString()}; it must be a timestamp"
-            )
-    return kind
+    if not event_time:
+        return
+    inner: Any = schema
+    for name in event_time.split("."):
+        known = {each["name"]: each["type"] for each in inner["fields"]} if isinstance(inner, dict) else {}
+        if name not in known:
+            raise OptionError(f"the schema has no field {event_time!r} for the event's time")
+        inner = known[name]
+    if inner not in ("timestamp", "timestamp_ntz", "date"):
+        raise OptionError(f"the event's time {event_time!r} is of type {inner}; it must be a timestamp")
