@@ -92,8 +92,7 @@ class Admission:
         topic = self._cluster.known(name)
         if topic is None:
             return self._topics.get(name)
-        if self._topics.get(name) is not topic:
-            self._topics[name] = topic
+        self._topics[name] = topic
         return topic
 
     def take(self, record: ProducerRecord, sent: Deferred[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any
 
 from attrs import frozen
@@ -35,11 +36,11 @@ class Telling:
             return
         base, stamped = outcome
         offset, step = (base, 1) if base >= 0 else (-1, 0)
+        stamps = batch.stamps if stamped < 0 else repeat(stamped, len(sends))
         acknowledges = bool(self.interceptors)
-        for timestamp, sent in zip(batch.stamps, sends, strict=True):
-            if sent is not None and (acknowledges or not sent.called):
-                stamp = timestamp if stamped < 0 else stamped
-                metadata = _new_tuple(RecordMetadata, (topic, partition, offset, stamp))
+        for timestamp, sent in zip(stamps, sends, strict=True):
+            if sent is not None:
+                metadata = _new_tuple(RecordMetadata, (topic, partition, offset, timestamp))
                 if acknowledges:
                     self.interceptors.on_acknowledgement(metadata, None)
                 if not sent.called:
