@@ -1,6 +1,6 @@
 """
-The compiled twins of ``logbus/records/kernel.py``, ``columnar.py`` and ``gathering.py``; everything else about the
-package is in ``setup.cfg``.
+The compiled twins of ``kernel.py``, ``columnar.py``, ``gathering.py`` and ``packing.py`` in ``logbus/records``;
+everything else about the package is in ``setup.cfg``.
 
 They are optional: without a C compiler, or with ``LOGBUS_PURE`` set, the package is installed without them.
 """
@@ -13,6 +13,7 @@ TWINS = [
     Extension("logbus.records._kernel", ["logbus/records/kernel.py"]),
     Extension("logbus.records._columnar", ["logbus/records/_columnar.pyx"]),
     Extension("logbus.records._gathering", ["logbus/records/_gathering.pyx"]),
+    Extension("logbus.records._packing", ["logbus/records/_packing.pyx"]),
 ]
 
 

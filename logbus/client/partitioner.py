@@ -14,31 +14,12 @@ from typing import TypeVar
 
 from attrs import define, field
 
-_M = 0x5BD1E995
-_MASK = 0xFFFFFFFF
+from logbus.records.murmur import murmur2, partition_for_key
+
+__all__ = ["Partitioner", "RoundRobin", "Uniform", "choose", "murmur2", "partition_for_key"]
 
 T = TypeVar("T")
 Partitioner = Callable[[str, bytes | None, bytes | None, Sequence[int]], int]
-
-
-def murmur2(data: bytes) -> int:
-    """The 32-bit MurmurHash2 with Kafka's seed, unsigned."""
-    length = len(data)
-    h = 0x9747B28C ^ length
-    whole = length & ~3
-    for i in range(0, whole, 4):
-        k = int.from_bytes(data[i : i + 4], "little") * _M & _MASK
-        k = (k ^ k >> 24) * _M & _MASK
-        h = (h * _M & _MASK) ^ k
-    if whole < length:
-        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
-    h = (h ^ h >> 13) * _M & _MASK
-    return h ^ h >> 15
-
-
-def partition_for_key(key: bytes, count: int) -> int:
-    """The partition, out of ``count``, of every record with this key."""
-    return (murmur2(key) & 0x7FFFFFFF) % count
 
 
 def choose(random: Random, candidates: Sequence[T], loads: Sequence[int]) -> T:

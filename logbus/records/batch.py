@@ -13,6 +13,7 @@ from typing import Any, TypeVar, overload
 
 from logbus.errors import DecodeError
 from logbus.records.checksum import Buffer, crc32c
+from logbus.records.columnar import ColumnData
 from logbus.records.compression import MAX_DECOMPRESSED, Codec, compress, decompress
 from logbus.records.control import (
     ControlType,
@@ -22,7 +23,7 @@ from logbus.records.control import (
     encode_control_key,
     encode_marker,
 )
-from logbus.records.encoding import RecordBuffer, decode_records, encode_record
+from logbus.records.encoding import RecordBuffer, decode_records, encode_columns, encode_record
 from logbus.records.header import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -51,6 +52,7 @@ from logbus.records.header import (
     read_header,
     rewrite_log_append_time,
 )
+from logbus.records.packing import MAX_RECORD
 from logbus.records.record import Headers, Record, max_record_size
 
 __all__ = [
@@ -110,6 +112,24 @@ class BatchBuilder(RecordBuffer):
         self.level = level
         self._body = b""
         self._body_count = 0
+
+    def append_columns(self, limit: int, data: ColumnData, start: int, stop: int, timestamp: int | None = None) -> int:
+        """
+        Add rows from ``start`` on and below ``stop``, as many as leave the batch within ``limit`` bytes, uncompressed;
+        an empty batch takes any first one.
+
+        :param data: as :func:`~logbus.records.packing.encode_columns` has it.
+        :param timestamp: of all rows, in ms since 1970; None is each row's own.
+        :returns: the rows added. Fewer than asked for: the next one has no room.
+        :raises ValueError: the buffers do not hold these rows, or a number is out of range.
+        """
+        base = self.base_timestamp if self.count else None
+        added = encode_columns(data, start, stop, limit - self.size, self.count, base, timestamp)
+        if added[1] == 0 and self.count == 0 and start < stop:
+            added = encode_columns(data, start, start + 1, MAX_RECORD, 0, None, timestamp)
+        if added[1]:
+            self.append_encoded(*added)
+        return added[1]
 
     def room_for(self, limit: int, key: bytes | None, value: bytes | None, headers: Headers = ()) -> bool:
         """Whether the batch stays within ``limit`` bytes, uncompressed, with this record; an empty one takes any."""

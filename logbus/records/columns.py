@@ -1,7 +1,8 @@
 """
 The answer to a fetch as columns: its batches walked, checked, decompressed and read, for readers that want no records.
 
-The columns themselves are in :mod:`logbus.records.columnar`; what one needs of them is public from here too.
+The columns themselves are in :mod:`logbus.records.columnar`, the way back from them in :mod:`logbus.records.packing`;
+what one needs of them is public from here too.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from logbus.records.checksum import Buffer
 from logbus.records.columnar import COLUMN_LIMIT, NAME_GROWTH, ColumnData, HeaderData
 from logbus.records.committed import CommittedFilter
 from logbus.records.compression import MAX_DECOMPRESSED, Codec, decompress
-from logbus.records.encoding import Columns
+from logbus.records.encoding import Columns, partitions_of_keys
 from logbus.records.header import HEADER_SIZE, BatchHeader, check_crc, iter_batches
 
-__all__ = ["ColumnData", "Columns", "HeaderData", "extend_from_batches"]
+__all__ = ["ColumnData", "Columns", "HeaderData", "extend_from_batches", "partitions_of_keys"]
 
 _LARGEST = COLUMN_LIMIT // NAME_GROWTH
 """Bytes of a records section that empty columns have room for, headers and all."""

@@ -11,7 +11,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from logbus.records import columnar, gathering, kernel
+from logbus.records import columnar, gathering, kernel, packing
 
 
 def _chosen(pure: ModuleType, name: str) -> ModuleType:
@@ -29,16 +29,24 @@ def _chosen(pure: ModuleType, name: str) -> ModuleType:
 _kernel = _chosen(kernel, "logbus.records._kernel")
 _columnar = _chosen(columnar, "logbus.records._columnar")
 _gathering = _chosen(gathering, "logbus.records._gathering")
+_packing = _chosen(packing, "logbus.records._packing")
 
 IS_COMPILED = _kernel is not kernel
 COLUMNS_ARE_COMPILED = _columnar is not columnar
 GATHERING_IS_COMPILED = _gathering is not gathering
+PACKING_IS_COMPILED = _packing is not packing
 
 encode_record = kernel.encode_record
 decode_records = kernel.decode_records
 if IS_COMPILED:
     encode_record = _kernel.encode_record
     decode_records = _kernel.decode_records
+
+encode_columns = packing.encode_columns
+partitions_of_keys = packing.partitions_of_keys
+if PACKING_IS_COMPILED:
+    encode_columns = _packing.encode_columns
+    partitions_of_keys = _packing.partitions_of_keys
 
 if TYPE_CHECKING:
     from logbus.records.columnar import Columns as Columns

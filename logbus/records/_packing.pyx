@@ -1,0 +1,315 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""
+The compiled twin of ``packing.py``: the same bytes, straight from the columns.
+
+The size of a record is known before anything of it is written, and held against the room that is left.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from logbus.records.packing import MAX_RECORD, NO_TIMESTAMP
+
+REVISION = 1
+
+cdef int64_t LARGEST = MAX_RECORD
+cdef int64_t NONE = NO_TIMESTAMP
+cdef Py_ssize_t OVERHEAD = 48, HEADER_OVERHEAD = 10
+"""The most that a record's and a header's numbers take, in bytes."""
+
+
+cdef struct Cells:
+    # A column of bytes of varying length; valid is NULL where nothing is null.
+    const uint8_t *valid
+    const int32_t *ends
+    const uint8_t *data
+    Py_ssize_t size
+
+
+cdef struct Rows:
+    # Times is NULL where all rows have the same; header_ends where there are no headers.
+    const int64_t *times
+    const int32_t *header_ends
+    Py_ssize_t headers
+    Cells key
+    Cells value
+    Cells name
+    Cells content
+
+
+cdef struct Packed:
+    # What is written, and what is known of it.
+    uint8_t *data
+    int64_t size
+    int64_t room
+    int64_t delta
+    int64_t now
+    int64_t base
+    int64_t highest
+    bint has_base
+    Py_ssize_t row
+    const char *problem
+
+
+cdef inline uint64_t zigzag(int64_t n) noexcept nogil:
+    return (<uint64_t>n << 1) ^ <uint64_t>(n >> 63)
+
+
+cdef inline int64_t width(uint64_t n) noexcept nogil:
+    # How many bytes a number takes.
+    cdef int64_t found = 1
+    while n > 0x7F:
+        n >>= 7
+        found += 1
+    return found
+
+
+cdef inline uint8_t *write_number(uint8_t *at, uint64_t n) noexcept nogil:
+    while n > 0x7F:
+        at[0] = <uint8_t>(n & 0x7F | 0x80)
+        at += 1
+        n >>= 7
+    at[0] = <uint8_t>n
+    return at + 1
+
+
+cdef inline bint is_sound(const Cells *cells, Py_ssize_t row) noexcept nogil:
+    return 0 <= cells.ends[row] <= cells.ends[row + 1] <= cells.size
+
+
+cdef inline bint is_null(const Cells *cells, Py_ssize_t row) noexcept nogil:
+    return cells.valid != NULL and not cells.valid[row >> 3] >> (row & 7) & 1
+
+
+cdef inline int64_t width_of(const Cells *cells, Py_ssize_t row) noexcept nogil:
+    # How many bytes a cell takes, its length before it.
+    cdef int64_t size = cells.ends[row + 1] - cells.ends[row]
+    return 1 if is_null(cells, row) else size + width(zigzag(size))
+
+
+cdef inline uint8_t *write_cell(uint8_t *at, const Cells *cells, Py_ssize_t row) noexcept nogil:
+    cdef Py_ssize_t size = cells.ends[row + 1] - cells.ends[row]
+    if is_null(cells, row):
+        return write_number(at, zigzag(-1))
+    at = write_number(at, zigzag(size))
+    memcpy(at, cells.data + cells.ends[row], size)
+    return at + size
+
+
+cdef int64_t width_of_headers(const Rows *rows, Py_ssize_t row) noexcept nogil:
+    # How many bytes the headers of a row take, their number before them; −1: they cannot be there.
+    cdef Py_ssize_t n
+    cdef int64_t size
+    if not 0 <= rows.header_ends[row] <= rows.header_ends[row + 1] <= rows.headers:
+        return -1
+    size = width(zigzag(rows.header_ends[row + 1] - rows.header_ends[row]))
+    for n in range(rows.header_ends[row], rows.header_ends[row + 1]):
+        if not is_sound(&rows.name, n) or not is_sound(&rows.content, n):
+            return -1
+        size += width_of(&rows.name, n) + width_of(&rows.content, n)
+    return size
+
+
+cdef uint8_t *write_headers(uint8_t *at, const Rows *rows, Py_ssize_t row) noexcept nogil:
+    cdef Py_ssize_t n
+    at = write_number(at, zigzag(rows.header_ends[row + 1] - rows.header_ends[row]))
+    for n in range(rows.header_ends[row], rows.header_ends[row + 1]):
+        at = write_cell(at, &rows.name, n)
+        at = write_cell(at, &rows.content, n)
+    return at
+
+
+cdef const char *pack(Packed *out, const Rows *rows, Py_ssize_t stop) noexcept nogil:
+    # NULL, or what is wrong of the row out.row, which else is the first that does not fit.
+    cdef uint8_t *at
+    cdef uint64_t time_delta
+    cdef int64_t now, base, of_headers, body, whole
+    for out.row in range(out.row, stop):
+        now = out.now
+        if rows.times != NULL:
+            now = rows.times[out.row] // 1000  # Rounded down: this is Python's division.
+        base = out.base if out.has_base else now
+        if (base < 0 and now > INT64_MAX + base) or (base > 0 and now < INT64_MIN + base):
+            return "the timestamp is too far from the batch's"
+        time_delta = zigzag(now - base)
+        if not is_sound(&rows.key, out.row):
+            return "the key's offsets are not inside its data"
+        if not is_sound(&rows.value, out.row):
+            return "the value's offsets are not inside its data"
+        of_headers = 1 if rows.header_ends == NULL else width_of_headers(rows, out.row)
+        if of_headers < 0:
+            return "the headers' offsets are not inside their data"
+        body = 1 + width(time_delta) + width(zigzag(out.delta)) + of_headers
+        body += width_of(&rows.key, out.row) + width_of(&rows.value, out.row)
+        whole = body + width(zigzag(body))
+        if whole > LARGEST:
+            return "it is too large for a record"
+        if whole > out.room - out.size:
+            return NULL
+        at = write_number(out.data + out.size, zigzag(body))
+        at[0] = 0  # Its attributes, of which none is defined.
+        at = write_number(at + 1, time_delta)
+        at = write_number(at, zigzag(out.delta))
+        at = write_cell(at, &rows.key, out.row)
+        at = write_cell(at, &rows.value, out.row)
+        if rows.header_ends == NULL:
+            at[0] = 0
+        else:
+            write_headers(at, rows, out.row)
+        out.size += whole
+        out.delta += 1
+        out.base, out.has_base = base, True
+        out.highest = max(out.highest, now)
+    out.row = stop
+    return NULL
+
+
+cdef class Held:
+    """A buffer that stays where it is as long as this lives."""
+
+    cdef Py_buffer view
+    cdef bint is_held
+
+    def __cinit__(self, data, Py_ssize_t least, str name):
+        PyObject_GetBuffer(data, &self.view, PyBUF_SIMPLE)
+        self.is_held = True
+        if self.view.len < least:
+            raise ValueError(f"the buffer of {name} has {self.view.len} bytes; the rows take {least}")
+
+    def __dealloc__(self):
+        if self.is_held:
+            PyBuffer_Release(&self.view)
+
+
+cdef const void *hold(list held, data, Py_ssize_t least, str name) except? NULL:
+    cdef Held buffer = Held(data, least, name)
+    held.append(buffer)
+    return buffer.view.buf
+
+
+cdef int hold_cells(
+    list held, Cells *cells, validity, offsets, data, Py_ssize_t count, str name
+) except -1:
+    cdef Held content = Held(data, 0, name)
+    held.append(content)
+    cells.data, cells.size = <const uint8_t *>content.view.buf, content.view.len
+    cells.ends = <const int32_t *>hold(held, offsets, 4 * (count + 1), f"{name} offsets")
+    cells.valid = NULL
+    if validity is not None and count:
+        cells.valid = <const uint8_t *>hold(held, validity, (count + 7) // 8, f"{name} validity")
+    return 0
+
+
+cdef int check_rows(data, Py_ssize_t start, Py_ssize_t stop) except -1:
+    if not 0 <= start <= stop <= min(data.rows, LARGEST):
+        raise ValueError(f"rows {start} to {stop} are not among {data.rows}")
+    return 0
+
+
+cdef int64_t bound(const Cells *cells, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
+    # The most bytes that these cells have together. Their offsets are told to rise only one by one.
+    if stop - start == 1 and is_sound(cells, start):
+        return cells.ends[stop] - cells.ends[start]
+    return cells.size
+
+
+cdef int64_t milliseconds(number) except? -1:
+    if not INT64_MIN <= number <= INT64_MAX:
+        raise ValueError(f"{number} is not a signed 64-bit number")
+    return number
+
+
+def encode_columns(data, Py_ssize_t start, Py_ssize_t stop, room, int64_t delta=0, base_timestamp=None, timestamp=None):
+    """As :func:`logbus.records.packing.encode_columns`."""
+    cdef list held = []
+    cdef Rows rows
+    cdef Packed out
+    cdef bytes section
+    cdef int64_t most
+    cdef const char *problem
+    check_rows(data, start, stop)
+    hold_cells(held, &rows.key, data.key_validity, data.key_offsets, data.key_data, stop, "key")
+    hold_cells(held, &rows.value, data.value_validity, data.value_offsets, data.value_data, stop, "value")
+    most = OVERHEAD * (stop - start) + bound(&rows.key, start, stop) + bound(&rows.value, start, stop)
+    headers = data.headers
+    rows.header_ends, rows.headers = NULL, 0
+    if headers is not None:
+        if not 0 <= headers.count <= LARGEST:
+            raise ValueError(f"columns cannot have {headers.count} headers")
+        rows.headers = headers.count
+        rows.header_ends = <const int32_t *>hold(held, headers.offsets, 4 * (stop + 1), "header offsets")
+        hold_cells(held, &rows.name, None, headers.name_offsets, headers.name_data, rows.headers, "header name")
+        hold_cells(
+            held,
+            &rows.content,
+            headers.content_validity,
+            headers.content_offsets,
+            headers.content_data,
+            rows.headers,
+            "header content",
+        )
+        most += HEADER_OVERHEAD * rows.headers + rows.name.size + rows.content.size
+    rows.times = NULL
+    if timestamp is None and stop:
+        rows.times = <const int64_t *>hold(held, data.timestamps_us, 8 * stop, "timestamps")
+    out.now = 0 if timestamp is None else milliseconds(timestamp)
+    out.has_base, out.base = base_timestamp is not None, 0 if base_timestamp is None else milliseconds(base_timestamp)
+    out.row, out.size, out.delta, out.highest = start, 0, delta, NONE
+    out.room = min(room, most)
+    section = PyBytes_FromStringAndSize(NULL, max(0, out.room))
+    out.data = <uint8_t *>PyBytes_AS_STRING(section)
+    # With the interpreter's lock held: nobody may change a buffer between the look at it and the copy.
+    problem = pack(&out, &rows, stop)
+    if problem != NULL:
+        raise ValueError(f"row {out.row} makes no record: {problem.decode()}")
+    if out.row == start:
+        return b"", 0, NONE, NONE
+    return section[: out.size], out.row - start, out.base, out.highest
+
+
+cdef inline uint32_t murmur2(const uint8_t *data, uint32_t size) noexcept nogil:
+    cdef uint32_t m = 0x5BD1E995, h = <uint32_t>0x9747B28C ^ size, k
+    while size >= 4:
+        k = data[0] | <uint32_t>data[1] << 8 | <uint32_t>data[2] << 16 | <uint32_t>data[3] << 24
+        k *= m
+        k ^= k >> 24
+        h = (h * m) ^ (k * m)
+        data += 4
+        size -= 4
+    if size:
+        k = data[0]
+        if size > 1:
+            k |= <uint32_t>data[1] << 8
+        if size > 2:
+            k |= <uint32_t>data[2] << 16
+        h = (h ^ k) * m
+    h = (h ^ h >> 13) * m
+    return h ^ h >> 15
+
+
+def partitions_of_keys(data, Py_ssize_t start, Py_ssize_t stop, int32_t count):
+    """As :func:`logbus.records.packing.partitions_of_keys`."""
+    cdef list held = []
+    cdef Cells keys
+    cdef Py_ssize_t row
+    cdef bytearray found
+    cdef int32_t *partitions
+    if count <= 0:
+        raise ValueError(f"a topic cannot have {count} partitions")
+    check_rows(data, start, stop)
+    hold_cells(held, &keys, data.key_validity, data.key_offsets, data.key_data, stop, "key")
+    found = bytearray(4 * (stop - start))
+    partitions = <int32_t *>PyByteArray_AS_STRING(found)
+    for row in range(start, stop):
+        if not is_sound(&keys, row):
+            raise ValueError(f"key {row} has offsets that are not inside its data")
+        if is_null(&keys, row):
+            partitions[row - start] = -1
+        else:
+            partitions[row - start] = <int32_t>(
+                (murmur2(keys.data + keys.ends[row], keys.ends[row + 1] - keys.ends[row]) & 0x7FFFFFFF) % count
+            )
+    return found

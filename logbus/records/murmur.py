@@ -1,0 +1,28 @@
+"""
+The hash by which Kafka's clients spread keys over partitions: all of them must agree on it.
+"""
+
+from __future__ import annotations
+
+_MASK = 0xFFFFFFFF
+_M = 0x5BD1E995
+
+
+def murmur2(data: bytes) -> int:
+    """The 32-bit MurmurHash2 with Kafka's seed, unsigned."""
+    length = len(data)
+    h = 0x9747B28C ^ length
+    whole = length & ~3
+    for i in range(0, whole, 4):
+        k = int.from_bytes(data[i : i + 4], "little") * _M & _MASK
+        k = (k ^ k >> 24) * _M & _MASK
+        h = (h * _M & _MASK) ^ k
+    if whole < length:
+        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    h = (h ^ h >> 13) * _M & _MASK
+    return h ^ h >> 15
+
+
+def partition_for_key(key: bytes, count: int) -> int:
+    """The partition, out of ``count``, of every record with this key."""
+    return (murmur2(key) & 0x7FFFFFFF) % count

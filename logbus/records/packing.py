@@ -1,0 +1,159 @@
+"""
+Columns to records: what a writer makes of rows that lie as Arrow lays them out (:mod:`logbus.records.columnar`).
+
+The buffers come from elsewhere: each offset is held against the data before anything of it is read. ``_packing.pyx``
+makes the same bytes where the installation finds a C compiler; :mod:`logbus.records.encoding` chooses.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from logbus.records.checksum import Buffer
+from logbus.records.columnar import ColumnData, HeaderData
+from logbus.records.kernel import encode_record
+from logbus.records.murmur import partition_for_key
+
+REVISION = 1
+"""Grows whenever what is exported here changes: a compiled twin of another one is left alone."""
+
+NO_TIMESTAMP = -1
+MAX_RECORD = (1 << 31) - 1
+"""Bytes of a record: its length is an int32. Columns with offsets of this size have no more rows, either."""
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+
+
+def encode_columns(
+    data: ColumnData,
+    start: int,
+    stop: int,
+    room: int,
+    delta: int = 0,
+    base_timestamp: int | None = None,
+    timestamp: int | None = None,
+) -> tuple[bytes, int, int, int]:
+    """
+    The records of the rows from ``start`` on and below ``stop``: as many of them as fit.
+
+    :param data: its ``offsets`` are not looked at, its ``timestamps_us`` only without ``timestamp``. A buffer may be
+        longer than the rows need.
+    :param room: the most bytes that the records may take.
+    :param delta: the first record's offset in its batch.
+    :param base_timestamp: of the batch, in ms since 1970; None is the first row's.
+    :param timestamp: of all rows, in ms since 1970; None is each row's own.
+    :returns: the records, how many they are, the base timestamp and the highest; both are −1 of no records.
+    :raises ValueError: the buffers do not hold these rows, a timestamp is too far from the base, or a row is too large
+        for a record.
+    """
+    for number in (base_timestamp, timestamp):
+        if number is not None and not _INT64_MIN <= number <= _INT64_MAX:
+            raise ValueError(f"{number} is not a signed 64-bit number")
+    keys, values, headers = _columns(data, start, stop)
+    # Whoever gives one timestamp for all has no others.
+    times = None if timestamp is not None else _numbers("q", data.timestamps_us, stop, "timestamps")
+    encoded: list[bytes] = []
+    highest = NO_TIMESTAMP
+    for row in range(start, stop):
+        now = timestamp if times is None else times[row] // 1000
+        assert now is not None
+        base = now if base_timestamp is None else base_timestamp
+        record = encode_record(
+            now - base, delta + len(encoded), keys.cell(row), values.cell(row), headers.row(row) if headers else ()
+        )
+        if len(record) > MAX_RECORD:
+            raise ValueError(f"row {row} makes a record of {len(record)} bytes; {MAX_RECORD} are the most")
+        room -= len(record)
+        if room < 0:
+            break
+        base_timestamp = base
+        encoded.append(record)
+        highest = max(highest, now)
+    if not encoded or base_timestamp is None:
+        return b"", 0, NO_TIMESTAMP, NO_TIMESTAMP
+    return b"".join(encoded), len(encoded), base_timestamp, highest
+
+
+def partitions_of_keys(data: ColumnData, start: int, stop: int, count: int) -> Buffer:
+    """
+    The partitions, out of ``count``, of the rows from ``start`` on and below ``stop``, as Kafka's clients spread keys.
+
+    :param data: nothing but its keys is looked at.
+    :returns: int32, one for each row: −1 where the key is null.
+    :raises ValueError: the buffers do not hold these rows, or ``count`` is not positive.
+    """
+    if count <= 0:
+        raise ValueError(f"a topic cannot have {count} partitions")
+    _check_rows(data, start, stop)
+    keys = _Cells(data.key_validity, data.key_offsets, data.key_data, stop, "key")
+    cells = [keys.cell(row) for row in range(start, stop)]
+    return array("i", [-1 if cell is None else partition_for_key(cell, count) for cell in cells]).tobytes()
+
+
+def _columns(data: ColumnData, start: int, stop: int) -> tuple[_Cells, _Cells, _Headers | None]:
+    """The columns of bytes, which have room for the rows."""
+    _check_rows(data, start, stop)
+    return (
+        _Cells(data.key_validity, data.key_offsets, data.key_data, stop, "key"),
+        _Cells(data.value_validity, data.value_offsets, data.value_data, stop, "value"),
+        None if data.headers is None else _Headers(data.headers, stop),
+    )
+
+
+def _check_rows(data: ColumnData, start: int, stop: int) -> None:
+    if not 0 <= start <= stop <= min(data.rows, MAX_RECORD):
+        raise ValueError(f"rows {start} to {stop} are not among {data.rows}")
+
+
+def _numbers(kind: str, buf: Buffer, count: int, name: str) -> memoryview:
+    """The first ``count`` numbers of a buffer."""
+    view = memoryview(buf).cast("B")
+    size = array(kind).itemsize * count
+    if len(view) < size:
+        raise ValueError(f"the buffer of {name} has {len(view)} bytes; {count} take {size}")
+    return view[:size].cast(kind)
+
+
+class _Cells:
+    """A column of bytes of varying length."""
+
+    __slots__ = ("_data", "_ends", "_name", "_validity")
+
+    def __init__(self, validity: Buffer | None, offsets: Buffer, data: Buffer, count: int, name: str) -> None:
+        self._name = name
+        self._data = memoryview(data).cast("B")
+        self._ends = _numbers("i", offsets, count + 1, f"{name} offsets")
+        self._validity = None if validity is None else _numbers("B", validity, (count + 7) // 8, f"{name} validity")
+
+    def cell(self, row: int) -> bytes | None:
+        begin, end = self._ends[row], self._ends[row + 1]
+        if not 0 <= begin <= end <= len(self._data):
+            raise ValueError(f"{self._name} {row} cannot lie from {begin} to {end} in {len(self._data)} bytes")
+        if self._validity is not None and not self._validity[row >> 3] >> (row & 7) & 1:
+            return None
+        return bytes(self._data[begin:end])
+
+
+class _Headers:
+    """The headers of rows."""
+
+    __slots__ = ("_contents", "_count", "_ends", "_names")
+
+    def __init__(self, headers: HeaderData, rows: int) -> None:
+        if not 0 <= headers.count <= MAX_RECORD:
+            raise ValueError(f"columns cannot have {headers.count} headers")
+        self._count = headers.count
+        self._ends = _numbers("i", headers.offsets, rows + 1, "header offsets")
+        self._names = _Cells(None, headers.name_offsets, headers.name_data, headers.count, "header name")
+        self._contents = _Cells(
+            headers.content_validity, headers.content_offsets, headers.content_data, headers.count, "header content"
+        )
+
+    def row(self, row: int) -> list[tuple[str, bytes | None]]:
+        begin, end = self._ends[row], self._ends[row + 1]
+        if not 0 <= begin <= end <= self._count:
+            raise ValueError(f"the headers of row {row} cannot be those from {begin} to {end} of {self._count}")
+        # Names go out as they are.
+        return [
+            ((self._names.cell(n) or b"").decode("utf-8", "surrogateescape"), self._contents.cell(n))
+            for n in range(begin, end)
+        ]
