@@ -86,9 +86,10 @@ class DataAccess:
     def leadership(self, topic: str, partition: int) -> Leadership:
         """See :meth:`.IBroker.leadership`."""
         image = self._metadata.partition(TopicPartition(topic, partition))
-        if image is None:
+        known = self._metadata.topic(topic)
+        if image is None or known is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition}")
-        return Leadership(image.leader_and_isr.leader, image.leader_and_isr.leader_epoch)
+        return Leadership(image.leader_and_isr.leader, image.leader_and_isr.leader_epoch, known.topic_id)
 
     def brokers(self) -> list[int]:
         """See :meth:`.IBroker.brokers`."""

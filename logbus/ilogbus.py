@@ -16,6 +16,8 @@ from attrs import frozen
 from zope.interface import Attribute, Interface
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from twisted.internet.defer import Deferred
     from twisted.internet.interfaces import IProtocolFactory
     from twisted.web.resource import IResource
@@ -41,10 +43,15 @@ class Listener:
 
 
 class Leadership(NamedTuple):
-    """Who leads a partition: a broker's id (−1: nobody does), and the epoch, which grows with every election."""
+    """
+    Who leads a partition: a broker's id (−1: nobody does), and the epoch, which grows with every election.
+
+    A topic that is deleted and made again has another ``topic_id``.
+    """
 
     broker_id: int
     epoch: int
+    topic_id: UUID
 
 
 class Fetched(NamedTuple):

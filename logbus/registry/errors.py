@@ -1,0 +1,73 @@
+"""
+Refusals, with the numbers that the clients of Confluent's registry know.
+
+The first three digits are the HTTP status (docs.confluent.io, "Schema Registry API Reference").
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from logbus.errors import LogbusError
+
+LONGEST_MESSAGE = 2_000
+"""Characters of a refusal: some quote what was sent."""
+
+
+class Code(IntEnum):
+    """Why a request is refused."""
+
+    BAD_REQUEST = 400
+    NOT_FOUND = 404
+    METHOD_NOT_ALLOWED = 405
+    INCOMPATIBLE_SCHEMA = 409
+    UNPROCESSABLE = 422
+    NOT_IMPLEMENTED = 501
+    SUBJECT_NOT_FOUND = 40401
+    VERSION_NOT_FOUND = 40402
+    SCHEMA_NOT_FOUND = 40403
+    SUBJECT_SOFT_DELETED = 40404
+    SUBJECT_NOT_SOFT_DELETED = 40405
+    VERSION_SOFT_DELETED = 40406
+    VERSION_NOT_SOFT_DELETED = 40407
+    NO_COMPATIBILITY_OF_ITS_OWN = 40408
+    NO_MODE_OF_ITS_OWN = 40409
+    INVALID_SCHEMA = 42201
+    INVALID_VERSION = 42202
+    INVALID_COMPATIBILITY = 42203
+    INVALID_MODE = 42204
+    NOT_PERMITTED = 42205
+    REFERENCE_EXISTS = 42206
+    ID_DOES_NOT_MATCH = 42207
+    INVALID_SUBJECT = 42208
+    SCHEMA_TOO_LARGE = 42209
+    STORE = 50001
+    TIMED_OUT = 50002
+    FORWARDING_FAILED = 50003
+    NO_LEADER = 50004
+    BUSY = 503
+
+
+class RegistryRefusal(LogbusError):
+    """
+    A request that is answered with an error.
+
+    :ivar message: what is wrong, and what would be right.
+    """
+
+    def __init__(self, code: Code, message: str) -> None:
+        if len(message) > LONGEST_MESSAGE:
+            message = message[:LONGEST_MESSAGE] + "…"
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+    @property
+    def status(self) -> int:
+        """Of the answer."""
+        return int(str(int(self.code))[:3])
+
+
+def invalid_schema(reason: str) -> RegistryRefusal:
+    """The schema cannot be one."""
+    return RegistryRefusal(Code.INVALID_SCHEMA, f"Invalid schema: {reason}")

@@ -1,0 +1,137 @@
+"""Keywords of JSON Schema that bound a value by itself: types, ranges, lengths, sets of values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from logbus.registry.text import normal
+
+ALL_TYPES = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
+
+_OF = {
+    "minimum": "number",
+    "maximum": "number",
+    "exclusiveMinimum": "number",
+    "exclusiveMaximum": "number",
+    "multipleOf": "number",
+    "minLength": "string",
+    "maxLength": "string",
+    "pattern": "string",
+    "minItems": "array",
+    "maxItems": "array",
+    "uniqueItems": "array",
+    "required": "object",
+    "minProperties": "object",
+    "maxProperties": "object",
+}
+"""What each keyword is about; to values of other types it says nothing."""
+
+
+def types_of(schema: dict[str, Any]) -> set[str]:
+    """The types that a schema lets through, as far as ``type`` says; numbers are integers, too."""
+    told = schema.get("type")
+    if told is None:
+        return set(ALL_TYPES)
+    types = {told} if isinstance(told, str) else set(told)
+    return types | {"integer"} if "number" in types else types
+
+
+def implies_bound(
+    keyword: str, wanted: dict[str, Any], writers: Sequence[dict[str, Any]], types: set[str], dialect: int
+) -> bool | None:
+    """
+    Whether a keyword of the reader's follows from what all the ``writers`` demand.
+
+    :param types: what the writers let through.
+    :return: None: the keyword is none of these.
+    """
+    value = wanted[keyword]
+    if keyword == "type":
+        return types <= types_of(wanted) or _values_are(writers, types_of(wanted), dialect)
+    if keyword == "enum" or (keyword == "const" and dialect >= 6):
+        mine = {normal(each) for each in _values(wanted, keyword)}
+        return any(found <= mine for found in _sets(writers, dialect))
+    about = _OF.get(keyword)
+    if about is None:
+        return None
+    if about not in types and not (about == "number" and "integer" in types):
+        return True
+    if keyword in ("minimum", "exclusiveMinimum"):
+        return _bounded(_low(wanted, dialect), [_low(each, dialect) for each in writers], 1)
+    if keyword in ("maximum", "exclusiveMaximum"):
+        return _bounded(_high(wanted, dialect), [_high(each, dialect) for each in writers], -1)
+    if keyword.startswith("min"):
+        return value <= 0 or any(each.get(keyword, 0) >= value for each in writers)
+    if keyword.startswith("max"):
+        return any(keyword in each and each[keyword] <= value for each in writers)
+    if keyword == "multipleOf":
+        return any("multipleOf" in each and _multiple(each["multipleOf"], value) for each in writers)
+    if keyword == "uniqueItems":
+        return not value or any(each.get("uniqueItems") is True for each in writers)
+    if keyword == "required":
+        return set(value) <= {name for each in writers for name in each.get("required", ())}
+    return any(each.get(keyword) == value for each in writers)
+
+
+def _values(schema: dict[str, Any], keyword: str) -> list[Any]:
+    return list(schema["enum"]) if keyword == "enum" else [schema["const"]]
+
+
+def _sets(writers: Sequence[dict[str, Any]], dialect: int) -> list[set[str]]:
+    """The sets of values that writers keep to."""
+    return [
+        {normal(value) for value in _values(each, keyword)}
+        for each in writers
+        for keyword in ("enum", "const")
+        if keyword in each and (keyword == "enum" or dialect >= 6)
+    ]
+
+
+def _values_are(writers: Sequence[dict[str, Any]], types: set[str], dialect: int) -> bool:
+    """Whether one writer has only values of these types."""
+    return any(
+        all(_type(value) in types for value in _values(each, keyword))
+        for each in writers
+        for keyword in ("enum", "const")
+        if keyword in each and (keyword == "enum" or dialect >= 6)
+    )
+
+
+def _type(value: Any) -> str:
+    if value is None:
+        return "null"
+    for kind, name in ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"), (list, "array")):
+        if isinstance(value, kind):
+            return name
+    return "object"
+
+
+def _low(schema: dict[str, Any], dialect: int) -> list[tuple[float, int]]:
+    """The lower bounds: a number, and 1 where it is itself excluded."""
+    return _edges(schema, "minimum", "exclusiveMinimum", dialect, 1)
+
+
+def _high(schema: dict[str, Any], dialect: int) -> list[tuple[float, int]]:
+    """The upper bounds: a number, and −1 where it is itself excluded."""
+    return _edges(schema, "maximum", "exclusiveMaximum", dialect, -1)
+
+
+def _edges(schema: dict[str, Any], inclusive: str, exclusive: str, dialect: int, sign: int) -> list[tuple[float, int]]:
+    if dialect == 4:
+        return [(schema[inclusive], sign if schema.get(exclusive) is True else 0)] if inclusive in schema else []
+    edges = [(schema[inclusive], 0)] if inclusive in schema else []
+    return [*edges, *([(schema[exclusive], sign)] if exclusive in schema else [])]
+
+
+def _bounded(mine: list[tuple[float, int]], theirs: list[list[tuple[float, int]]], sign: int) -> bool:
+    """Whether one of their bounds is as narrow as each of mine."""
+    return all(
+        any((edge >= wanted) if sign > 0 else (edge <= wanted) for each in theirs for edge in each) for wanted in mine
+    )
+
+
+def _multiple(theirs: Any, mine: Any) -> bool:
+    if isinstance(theirs, int) and isinstance(mine, int):
+        return theirs % mine == 0
+    return bool(theirs == mine)

@@ -1,0 +1,175 @@
+"""
+From a schema's text to what can be compared; whether it is a schema is for fastavro and jsonschema to say as well, so
+that what is registered can be used with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import frozen
+
+from logbus.registry import avro_rules, json_rules
+from logbus.registry.avro_schema import AvroType, read_avro
+from logbus.registry.errors import Code, RegistryRefusal, invalid_schema
+from logbus.registry.json_schema import JsonDocument, read_json_schema
+from logbus.registry.limits import Limits
+from logbus.registry.model import AVRO, JSON, Reference, Schema, digest_of
+from logbus.registry.text import compact, loads, normal
+
+Find = Callable[[Reference], Schema | None]
+"""What a reference means; None: nothing."""
+
+
+@frozen(eq=False)
+class Parsed:
+    """A schema, read, with what can be compared."""
+
+    schema: Schema
+    meaning: AvroType | JsonDocument
+
+
+def parse(text: str, schema_type: str, references: tuple[Reference, ...], find: Find, limits: Limits) -> Parsed:
+    """
+    Read a schema.
+
+    :raise RegistryRefusal: it is none, is too large, or rests on what is not there; or what is needed to read it is
+        not installed.
+    """
+    if len(text.encode("utf-8", "replace")) > limits.schema_bytes:
+        raise RegistryRefusal(
+            Code.SCHEMA_TOO_LARGE, f"The schema has more than {limits.schema_bytes} bytes, which is the most"
+        )
+    value = loads(text, limits.depth)
+    found = _Dependencies(find, limits)
+    meaning: AvroType | JsonDocument
+    if schema_type == AVRO:
+        meaning, means = _avro(value, found.all_of(references))
+    elif schema_type == JSON:
+        meaning, means = _json(value, references, find, found)
+    else:
+        raise invalid_schema(f"the schemaType {schema_type!r:.50} is unknown; known are AVRO and JSON")
+    return Parsed(Schema(compact(value), digest_of(normal(means)), schema_type, references), meaning)
+
+
+def parsed(schema: Schema, find: Find, limits: Limits) -> Parsed:
+    """
+    Read a schema that is registered.
+
+    :raise RegistryRefusal: as :func:`parse`; what it rests on may be gone.
+    """
+    return parse(schema.text, schema.schema_type, schema.references, find, limits)
+
+
+def unreadable(reader: Parsed, writer: Parsed) -> list[str]:
+    """Why not all that was written with one schema can be read with another; nothing, when it can."""
+    if isinstance(reader.meaning, AvroType) and isinstance(writer.meaning, AvroType):
+        return avro_rules.unreadable(reader.meaning, writer.meaning)
+    if isinstance(reader.meaning, JsonDocument) and isinstance(writer.meaning, JsonDocument):
+        return json_rules.unreadable(reader.meaning, writer.meaning)
+    return [f"what is written is {writer.schema.schema_type}, and the reader wants {reader.schema.schema_type}"]
+
+
+@frozen
+class _Dependencies:
+    """What a schema rests on, and what that rests on."""
+
+    find: Find
+    limits: Limits
+
+    def one(self, reference: Reference) -> Schema:
+        """:raise RegistryRefusal: it is not there."""
+        found = self.find(reference)
+        if found is None:
+            raise invalid_schema(
+                f"there is no version {reference.version} of subject {reference.subject!r}, "
+                f"which the reference {reference.name!r} means"
+            )
+        return found
+
+    def all_of(self, references: tuple[Reference, ...]) -> list[Any]:
+        """The JSON of all of them, each behind what it rests on itself."""
+        ordered: dict[Schema, None] = {}
+        entered: set[Schema] = set()
+        stack = [(self.one(each), False) for each in reversed(references)]
+        size = 0
+        while stack:
+            schema, behind = stack.pop()
+            if behind:
+                ordered[schema] = None
+            elif schema not in entered:
+                entered.add(schema)
+                size += len(schema.text)
+                self.check(len(entered), size)
+                stack.append((schema, True))
+                stack += [(self.one(each), False) for each in reversed(schema.references)]
+        return [loads(each.text, self.limits.depth) for each in ordered]
+
+    def check(self, count: int, size: int) -> None:
+        """:raise RegistryRefusal: that is too much."""
+        if count > self.limits.references or size > self.limits.referenced_bytes:
+            raise invalid_schema(
+                f"it rests on more than {self.limits.references} schemas, or on more than "
+                f"{self.limits.referenced_bytes} bytes of them"
+            )
+
+
+def _avro(value: Any, before: list[Any]) -> tuple[AvroType, Any]:
+    try:
+        import fastavro
+    except ImportError:
+        raise _missing("Avro", "fastavro") from None
+    known: dict[str, AvroType] = {}
+    for each in before:
+        known.update(read_avro(each, known).names)
+    schema = read_avro(value, known)
+    names: dict[str, Any] = {}
+    try:
+        for each in [*before, value]:
+            fastavro.parse_schema(each, named_schemas=names, _write_hint=False)
+    except RecursionError:
+        raise invalid_schema("it nests too deep for fastavro") from None
+    except Exception as e:  # It has errors of its own, and some of Python's.
+        raise invalid_schema(f"fastavro cannot read it: {type(e).__name__}: {e}") from None
+    return schema.type, schema.normal
+
+
+def _json(value: Any, references: tuple[Reference, ...], find: Find, found: _Dependencies) -> tuple[JsonDocument, Any]:
+    try:
+        import jsonschema
+    except ImportError:
+        raise _missing("JSON Schema", "jsonschema") from None
+    found.all_of(references)  # For the limits.
+    done: dict[Schema, JsonDocument] = {}
+
+    def document(schema: Schema) -> JsonDocument:
+        if schema not in done:
+            others = {each.name: document(found.one(each)) for each in schema.references}
+            done[schema] = read_json_schema(loads(schema.text, found.limits.depth), others)
+        return done[schema]
+
+    others: Mapping[str, JsonDocument] = {each.name: document(found.one(each)) for each in references}
+    read = read_json_schema(value, others)
+    validator = {
+        4: jsonschema.Draft4Validator,
+        6: jsonschema.Draft6Validator,
+        7: jsonschema.Draft7Validator,
+        2019: jsonschema.Draft201909Validator,
+        2020: jsonschema.Draft202012Validator,
+    }[read.dialect]
+    try:
+        error = next(iter(validator(validator.META_SCHEMA).iter_errors(value)), None)
+    except Exception as e:  # Of the library's, and of Python's.
+        raise invalid_schema(f"jsonschema cannot read it: {type(e).__name__}: {e}") from None
+    if error is not None:
+        where = "".join(f"/{each}" for each in error.absolute_path)
+        raise invalid_schema(f"at {where or '/'!r}: {error.message}")
+    return read, value
+
+
+def _missing(what: str, package: str) -> RegistryRefusal:
+    return RegistryRefusal(
+        Code.NOT_IMPLEMENTED,
+        f"This broker cannot read {what}, as {package} is not installed; pip install 'logbus[registry]' has it",
+    )

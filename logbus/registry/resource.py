@@ -1,0 +1,120 @@
+"""
+The registry's HTTP: what Confluent's clients call, below the path where it is mounted.
+
+twisted.web and the registry itself are imported with the first request: a broker that nobody asks for schemas is
+smaller.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.plugin import IPlugin
+from zope.interface import implementer
+
+from logbus.ilogbus import IAdminResource, IBroker
+from logbus.registry.limits import Limits
+
+if TYPE_CHECKING:
+    from twisted.web.resource import IResource
+
+    from logbus.registry.calls import Answer, Request
+    from logbus.registry.service import RegistryService
+
+CONTENT_TYPE = b"application/vnd.schemaregistry.v1+json"
+
+
+@implementer(IPlugin, IAdminResource)
+class RegistryPlugin:
+    """Mounts the registry below ``/registry`` of the admin listener."""
+
+    path = b"registry"
+    body_bytes = Limits().body_bytes
+
+    def __init__(self) -> None:
+        self._made: WeakKeyDictionary[Any, RegistryResource] = WeakKeyDictionary()
+
+    def resource(self, broker: IBroker) -> IResource:
+        made = self._made.get(broker)
+        if made is None:  # A broker may have several admin listeners, which share one.
+            made = RegistryResource(broker)
+            broker.answer_plugin("registry", made.asked)
+            self._made[broker] = made
+        return made  # type: ignore[return-value]
+
+
+@define(eq=False)
+class RegistryResource:
+    """What twisted.web has render a request: this, whatever the rest of the path is."""
+
+    _broker: IBroker
+    isLeaf: bool = field(default=True, init=False)
+    _service: RegistryService | None = field(default=None, init=False)
+    _log = Logger()
+
+    @property
+    def service(self) -> RegistryService:
+        """Carries requests out."""
+        if self._service is None:
+            from logbus.registry.service import RegistryService
+
+            self._service = RegistryService(self._broker)
+        return self._service
+
+    def asked(self, data: bytes) -> Deferred[bytes]:
+        """Answer another broker."""
+        return self.service.asked(data)
+
+    def render(self, http: Any) -> Any:
+        """Answer a request of HTTP."""
+        from twisted.web.server import NOT_DONE_YET
+
+        from logbus.registry.calls import Answer
+        from logbus.registry.errors import RegistryRefusal
+
+        try:
+            request = _request(http)
+        except RegistryRefusal as e:
+            self._send(Answer.refusal(e), http)
+            return NOT_DONE_YET
+        answered = self.service.answer(request)
+        gone = http.notifyFinish()
+        gone.addCallbacks(lambda _: None, lambda _: answered.cancel())
+        answered.addCallback(self._send, http)
+        answered.addErrback(lambda failure: None if http._disconnected else self._log.failure("no answer", failure))
+        return NOT_DONE_YET
+
+    def _send(self, answer: Answer, http: Any) -> None:
+        if http.finished or http._disconnected:
+            return
+        http.setResponseCode(answer.status)
+        http.setHeader(b"Content-Type", CONTENT_TYPE)
+        http.setHeader(b"Content-Length", b"%d" % len(answer.body))
+        if answer.status == 503:
+            http.setHeader(b"Retry-After", b"1")
+        http.write(answer.body)
+        http.finish()
+
+
+def _request(http: Any) -> Request:
+    """
+    What a request of HTTP asks.
+
+    :raise RegistryRefusal: its path or query is not UTF-8.
+    """
+    from logbus.registry.calls import Request
+    from logbus.registry.errors import Code, RegistryRefusal
+
+    try:
+        path = [part.decode() for part in http.postpath]
+        query = {name.decode(): values[-1].decode() for name, values in (http.args or {}).items()}
+    except UnicodeDecodeError:
+        raise RegistryRefusal(Code.BAD_REQUEST, "The path or the query is not UTF-8") from None
+    while path and not path[-1]:
+        path.pop()
+    method = http.method.decode("ascii", "replace")
+    return Request("GET" if method == "HEAD" else method, tuple(path), query, http.content.read())

@@ -1,0 +1,145 @@
+"""
+The registry on any broker: requests are carried out where the log is led.
+
+A broker that does not lead it asks the one that does, and tries again while there is none, or another one by now, as
+long as the request may take. What may have been done is not asked for twice if it would then have another answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import define, field
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.cluster import shielded
+from logbus.ilogbus import IBroker
+from logbus.registry.calls import Answer, Request, run
+from logbus.registry.errors import Code, RegistryRefusal
+from logbus.registry.limits import Limits
+from logbus.registry.routes import answer
+from logbus.registry.state import State
+from logbus.registry.store import Store
+
+PLUGIN = "registry"
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+
+NOT_DONE = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+    }
+)
+"""After these nothing was done, unless it was while the leader changed."""
+
+
+@define(eq=False)
+class RegistryService:
+    """Answers requests, from HTTP and from other brokers."""
+
+    _broker: IBroker
+    _limits: Limits = field(factory=Limits)
+    _store: Store = field(init=False)
+    _log = Logger()
+
+    @_store.default
+    def _make_store(self) -> Store:
+        return Store(self._broker, self._limits)
+
+    @property
+    def _clock(self) -> Any:
+        return self._broker.reactor
+
+    def answer(self, request: Request) -> Deferred[Answer]:
+        """
+        Answer a request; what goes wrong is an answer, too.
+
+        Whoever is not interested any more may cancel; a write that has begun goes to its end all the same.
+        """
+        clock = self._clock
+        deadline = clock.seconds() + self._limits.seconds
+        timed_out = RegistryRefusal(
+            Code.TIMED_OUT,
+            f"There was no result within {self._limits.seconds:g} seconds; what was asked for may still happen",
+        )
+        answered: Deferred[Answer] = Deferred.fromCoroutine(self._answer(request, deadline))
+        answered.addTimeout(self._limits.seconds, clock, lambda _, __: Answer.refusal(timed_out))
+        answered.addErrback(self._failed)
+        return answered
+
+    def asked(self, data: bytes) -> Deferred[bytes]:
+        """
+        Answer another broker, which takes this one for the leader.
+
+        :raise ApiError: (in the Deferred) it is not, or something went wrong that the other may try again after.
+        """
+
+        async def perform() -> bytes:
+            deadline = self._clock.seconds() + self._limits.seconds
+            return (await self._store.perform(Request.from_bytes(data), deadline)).as_bytes()
+
+        return Deferred.fromCoroutine(perform())
+
+    def _failed(self, failure: Failure) -> Answer:
+        error = failure.value
+        if isinstance(error, CancelledError):
+            raise error
+        if isinstance(error, ApiError):
+            return Answer.refusal(_refusal(error))
+        self._log.failure("the schema registry failed", failure)
+        return Answer.refusal(RegistryRefusal(Code.STORE, "The registry met an error, which is in the broker's log"))
+
+    async def _answer(self, request: Request, deadline: float) -> Answer:
+        pause = FIRST_PAUSE
+        doubtful = False
+        while True:
+            try:
+                return await self._once(request, deadline)
+            except ApiError as e:
+                done_perhaps = e.code not in NOT_DONE
+                doubtful = doubtful or (done_perhaps and request.method == "DELETE")
+                again = e.code in NOT_DONE or (e.code.retriable and e.code is not ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+                if not again or doubtful or self._clock.seconds() + pause >= deadline:
+                    raise
+            await deferLater(self._clock, pause)
+            pause = min(LONGEST_PAUSE, 2 * pause)
+
+    async def _once(self, request: Request, deadline: float) -> Answer:
+        leads = self._store.leadership()
+        if leads is None:
+            # Nothing was ever registered: nothing is made before it is needed.
+            outcome = run(answer(request, State(), self._limits, self._broker.cluster_id))
+            if not outcome.entries:
+                return outcome.answer
+            await self._store.create()
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, "the topic of the schema registry is being made")
+        if leads.broker_id == self._broker.broker_id:
+            return await shielded(Deferred.fromCoroutine(self._store.perform(request, deadline)))
+        if leads.broker_id < 0:
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, "no broker leads the topic of the schema registry")
+        seconds = max(1.0, deadline - self._clock.seconds())
+        data = await self._broker.ask_plugin(leads.broker_id, PLUGIN, request.as_bytes(), seconds)
+        return Answer.from_bytes(data)
+
+
+def _refusal(error: ApiError) -> RegistryRefusal:
+    """What clients are told of an error of Kafka's."""
+    if error.code is ErrorCode.REQUEST_TIMED_OUT:
+        code = Code.TIMED_OUT
+    elif error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+        code = Code.BUSY
+    elif error.code in (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER):
+        code = Code.NO_LEADER
+    elif error.code in (ErrorCode.NETWORK_EXCEPTION, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.UNSUPPORTED_VERSION):
+        code = Code.FORWARDING_FAILED
+    else:
+        code = Code.STORE
+    return RegistryRefusal(code, f"{error.code.name}: {error.message}")

@@ -1,0 +1,124 @@
+"""Compatibility levels and modes, of all subjects and of single ones: ``/config``, ``/mode``."""
+
+from __future__ import annotations
+
+from logbus.registry.calls import Answer, Call, Outcome
+from logbus.registry.entries import ConfigEntry, ModeEntry
+from logbus.registry.errors import Code, RegistryRefusal
+from logbus.registry.model import (
+    DEFAULT_LEVEL,
+    DEFAULT_MODE,
+    IMPORT,
+    LEVELS,
+    MODES,
+    READONLY,
+    READONLY_OVERRIDE,
+)
+from logbus.registry.state import State
+
+
+def check_writable(state: State, subject: str | None) -> None:
+    """
+    Refuse what the mode of a subject does not let be changed.
+
+    :raise RegistryRefusal: it is to be read only.
+    """
+    override = state.modes.get(None) == READONLY_OVERRIDE
+    if override or state.mode(subject) in (READONLY, READONLY_OVERRIDE):
+        what = "The registry" if override or subject is None else f"Subject '{subject}'"
+        mode = READONLY_OVERRIDE if override else state.mode(subject)
+        raise RegistryRefusal(Code.NOT_PERMITTED, f"{what} is in mode {mode}, and is not changed until that is")
+
+
+def get_config(call: Call, subject: str | None) -> Outcome:
+    """``GET /config[/{subject}]``."""
+    level = call.state.levels.get(subject)
+    if subject is None or (level is None and call.request.flag("defaultToGlobal")):
+        level = call.state.levels.get(None, DEFAULT_LEVEL)
+    if level is None:
+        raise _no_level(subject)
+    return Outcome(Answer.of({"compatibilityLevel": level}))
+
+
+def put_config(call: Call, subject: str | None) -> Outcome:
+    """``PUT /config[/{subject}]``."""
+    _check_subject(call, subject, call.state.levels)
+    body = call.request.json()
+    more = sorted(name for name, value in body.items() if value is not None and name != "compatibility")
+    if more:
+        raise RegistryRefusal(
+            Code.UNPROCESSABLE, f"The body has {', '.join(more)[:200]}, which is not supported; compatibility is"
+        )
+    level = body.get("compatibility")
+    if not isinstance(level, str) or level.upper() not in LEVELS:
+        raise RegistryRefusal(
+            Code.INVALID_COMPATIBILITY, f"The compatibility {level!r:.50} is none; there are {', '.join(LEVELS)}"
+        )
+    check_writable(call.state, subject)
+    level = level.upper()
+    return Outcome(Answer.of({"compatibility": level}), (ConfigEntry(subject, level),))
+
+
+def delete_config(call: Call, subject: str | None) -> Outcome:
+    """``DELETE /config[/{subject}]``: what holds for all holds again."""
+    level = call.state.levels.get(subject)
+    if level is None and subject is not None:
+        raise _no_level(subject)
+    check_writable(call.state, subject)
+    entries = () if level is None else (ConfigEntry(subject, None),)
+    return Outcome(Answer.of({"compatibilityLevel": level or DEFAULT_LEVEL}), entries)
+
+
+def get_mode(call: Call, subject: str | None) -> Outcome:
+    """``GET /mode[/{subject}]``."""
+    mode = call.state.modes.get(subject)
+    if subject is None or (mode is None and call.request.flag("defaultToGlobal")):
+        mode = call.state.modes.get(None, DEFAULT_MODE)
+    if mode is None:
+        raise _no_mode(subject)
+    return Outcome(Answer.of({"mode": mode}))
+
+
+def put_mode(call: Call, subject: str | None) -> Outcome:
+    """``PUT /mode[/{subject}]``: IMPORT, in which ids are given, only where there is nothing yet, or by force."""
+    _check_subject(call, subject, call.state.modes)
+    mode = call.request.json().get("mode")
+    if not isinstance(mode, str) or mode.upper() not in MODES:
+        raise RegistryRefusal(Code.INVALID_MODE, f"The mode {mode!r:.50} is none; there are {', '.join(MODES)}")
+    mode = mode.upper()
+    if mode == IMPORT and not call.request.flag("force") and call.state.mode(subject) != IMPORT:
+        there = call.state.versions(subject) if subject is not None else call.state.subjects
+        if there:
+            raise RegistryRefusal(
+                Code.NOT_PERMITTED, "There are schemas already; mode IMPORT takes force=true then, or a new subject"
+            )
+    return Outcome(Answer.of({"mode": mode}), (ModeEntry(subject, mode),))
+
+
+def delete_mode(call: Call, subject: str | None) -> Outcome:
+    """``DELETE /mode[/{subject}]``."""
+    mode = call.state.modes.get(subject)
+    if mode is None and subject is not None:
+        raise _no_mode(subject)
+    entries = () if mode is None else (ModeEntry(subject, None),)
+    return Outcome(Answer.of({"mode": mode or DEFAULT_MODE}), entries)
+
+
+def _check_subject(call: Call, subject: str | None, settings: dict[str | None, str]) -> None:
+    if subject is None:
+        return
+    call.subject(subject)
+    if subject not in settings and len(settings) > call.limits.subjects:
+        raise RegistryRefusal(
+            Code.NOT_PERMITTED, f"{call.limits.subjects} subjects have settings of their own, which is the most"
+        )
+
+
+def _no_level(subject: str | None) -> RegistryRefusal:
+    return RegistryRefusal(
+        Code.NO_COMPATIBILITY_OF_ITS_OWN, f"Subject '{subject}' does not have subject-level compatibility configured"
+    )
+
+
+def _no_mode(subject: str | None) -> RegistryRefusal:
+    return RegistryRefusal(Code.NO_MODE_OF_ITS_OWN, f"Subject '{subject}' does not have subject-level mode configured")

@@ -1,0 +1,3 @@
+from logbus.registry.resource import RegistryPlugin
+
+registry = RegistryPlugin()
