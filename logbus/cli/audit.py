@@ -41,6 +41,13 @@ _CLOCKS_MS = 3_600_000
     metavar="APPLICATION=TOPIC",
     help="An application that must have consumed a topic, also if it reports nothing; may be repeated.",
 )
+@click.option(
+    "--schema-registry",
+    "registries",
+    multiple=True,
+    metavar="URL",
+    help="Where schemas of events in framed Avro are; may be repeated, for others that answer if the first does not.",
+)
 @json_option
 @bootstrap_options
 def audit(
@@ -50,6 +57,7 @@ def audit(
     grace: float,
     measure: str,
     expected: tuple[str, ...],
+    registries: tuple[str, ...],
     as_json: bool,
     bootstrap: str,
     timeout: float,
@@ -62,11 +70,15 @@ def audit(
       logbus audit
       logbus audit --since 2024-05-01T00:00 --until 2024-05-02T00:00
       logbus audit --expect warehouse=orders --json
+
+    Events are read in JSON and in Avro.
     """
     from logbus.cli.app import complain
     from logbus.cli.running import CommandFailed, with_cluster
     from logbus.client.audit_check import Ledger, Verdict
+    from logbus.client.audit_decoding import EventReader
     from logbus.client.audit_reading import read_audit
+    from logbus.client.schema_registry import SchemaRegistry
 
     since_ms = 0 if since is None else when(since, "--since")
     until_ms = None if until is None else when(until, "--until")
@@ -76,7 +88,13 @@ def audit(
 
     async def work(cluster: Cluster) -> AuditRead:
         read_from = None if since is None else max(since_ms - _CLOCKS_MS, 0)
-        return await read_audit(cluster, Ledger(measure), topic, since_ms=read_from)
+        if not registries:
+            return await read_audit(cluster, Ledger(measure), topic, since_ms=read_from)
+        registry = SchemaRegistry(cluster.reactor, registries, timeout=timeout)
+        try:
+            return await read_audit(cluster, Ledger(measure), topic, since_ms=read_from, decode=EventReader(registry))
+        finally:
+            await registry.close()
 
     read = with_cluster(bootstrap, timeout, work)
     if read.unreadable:

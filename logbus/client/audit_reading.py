@@ -10,13 +10,16 @@ from attrs import define
 from twisted.internet.defer import Deferred
 
 from logbus.client.audit_check import Ledger
-from logbus.client.audit_events import AUDIT_TOPIC, MonitoringEvent, decode_event
+from logbus.client.audit_decoding import EventReader
+from logbus.client.audit_events import AUDIT_TOPIC, MonitoringEvent
 from logbus.client.cluster import Cluster
 from logbus.client.fetcher import Fetcher
 from logbus.client.offsets import EARLIEST, LATEST, list_offsets
 from logbus.client.serializers import SerializationError
 from logbus.errors import ApiError
 from logbus.model import TopicPartition
+
+Decode = Callable[[bytes | None], MonitoringEvent | Deferred[MonitoringEvent]]
 
 _PATIENCE = 5.0
 
@@ -44,18 +47,19 @@ def read_audit(
     topic: str = AUDIT_TOPIC,
     *,
     since_ms: int | None = None,
-    decode: Callable[[bytes | None], MonitoringEvent] = decode_event,
+    decode: Decode | None = None,
 ) -> Deferred[AuditRead]:
     """
     Add up the events that are in an audit topic now.
 
     :param ledger: what they are added to.
     :param since_ms: leave out those that were published before it; milliseconds since 1970.
-    :param decode: reads an event; default: from JSON.
+    :param decode: reads an event, or says so later; default: an
+        :class:`~logbus.client.audit_decoding.EventReader` without a registry.
     :raise ApiError: (in the Deferred) the topic is not there, or cannot be read.
-    :raise LogbusError: its brokers cannot be reached.
+    :raise LogbusError: its brokers cannot be reached; or what ``decode`` raises besides SerializationError.
     """
-    return Deferred.fromCoroutine(_read(cluster, AuditRead(ledger), topic, since_ms, decode))
+    return Deferred.fromCoroutine(_read(cluster, AuditRead(ledger), topic, since_ms, decode or EventReader()))
 
 
 async def _read(
@@ -63,7 +67,7 @@ async def _read(
     found: AuditRead,
     name: str,
     since_ms: int | None,
-    decode: Callable[[bytes | None], MonitoringEvent],
+    decode: Decode,
 ) -> AuditRead:
     wanted = [TopicPartition(name, index) for index in (await cluster.topic(name)).partitions]
     ends = await _offsets(cluster, wanted, LATEST)
@@ -81,7 +85,8 @@ async def _read(
                 if record.offset >= end:
                     continue
                 try:
-                    found.ledger.add(decode(record.value))
+                    event = decode(record.value)
+                    found.ledger.add(await event if isinstance(event, Deferred) else event)
                     found.events += 1
                 except SerializationError as e:
                     found.unreadable += 1

@@ -122,13 +122,7 @@ class AvroSerializer:
         schema_id = self._ids.get(topic)
         if schema_id is None:
             raise SerializationError(f"topic {topic!r}: the schema's id is not known yet; await prepare({topic!r})")
-        out = BytesIO()
-        try:
-            fastavro.schemaless_writer(out, self._parsed, value)
-        except Exception as e:
-            # fastavro lets through whatever it stumbles over.
-            raise SerializationError(f"topic {topic!r}: the value does not fit the schema: {e!r:.300}") from e
-        return frame(schema_id, out.getvalue())
+        return frame(schema_id, _written(topic, value, self._parsed))
 
     async def _prepare(self, topic: str) -> int:
         known = self._ids.get(topic)
@@ -193,15 +187,57 @@ class AvroDeserializer:
         writer = self._writers.get(schema_id)
         if writer is None:
             raise SerializationError(f"topic {topic!r}: schema {schema_id} is not known yet; await deserialize()")
-        source = BytesIO(payload)
-        try:
-            value = fastavro.schemaless_reader(source, writer, self._reader)
-        except Exception as e:
-            raise SerializationError(f"topic {topic!r}: not a value of schema {schema_id}: {e!r:.300}") from e
-        left = len(payload) - source.tell()
-        if left:
-            raise SerializationError(f"topic {topic!r}: {left} bytes follow a value of schema {schema_id}")
-        return value
+        return _read(topic, payload, writer, self._reader, f"schema {schema_id}")
+
+
+class PlainAvro:
+    """
+    Values of one schema that both sides know, without a registry and without a frame.
+
+    :param schema: as text or as what :func:`json.loads` makes of it.
+    :raise ConfigError: it is not an Avro schema.
+    """
+
+    def __init__(self, schema: str | Mapping[str, Any] | list[Any]) -> None:
+        self._parsed = _parsed(schema if isinstance(schema, str) else json.dumps(schema), "the schema")
+
+    def write(self, topic: str, value: Any) -> bytes:
+        """
+        Write a value.
+
+        :raise SerializationError: it does not fit the schema.
+        """
+        return _written(topic, value, self._parsed)
+
+    def read(self, topic: str, data: bytes) -> Any:
+        """
+        Read a value.
+
+        :raise SerializationError: the bytes are not what the schema says.
+        """
+        return _read(topic, data, self._parsed, None, "the schema")
+
+
+def _written(topic: str, value: Any, schema: Any) -> bytes:
+    out = BytesIO()
+    try:
+        fastavro.schemaless_writer(out, schema, value)
+    except Exception as e:
+        # fastavro lets through whatever it stumbles over.
+        raise SerializationError(f"topic {topic!r}: the value does not fit the schema: {e!r:.300}") from e
+    return out.getvalue()
+
+
+def _read(topic: str, data: bytes, writer: Any, reader: Any, what: str) -> Any:
+    source = BytesIO(data)
+    try:
+        value = fastavro.schemaless_reader(source, writer, reader)
+    except Exception as e:
+        raise SerializationError(f"topic {topic!r}: not a value of {what}: {e!r:.300}") from e
+    left = len(data) - source.tell()
+    if left:
+        raise SerializationError(f"topic {topic!r}: {left} bytes follow a value of {what}")
+    return value
 
 
 def _parsed(text: str, what: str) -> Any:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.client.audit_events import MonitoringEvent, encode_event
+from logbus.client.audit_decoding import encode_avro
+from logbus.client.audit_events import AVRO_SCHEMA, MonitoringEvent, encode_event
+from logbus.client.schema_registry import frame
 from logbus.testing import Broker
 from tests.cli.test_commands import Result, run
 
@@ -20,6 +27,28 @@ def event(role: str, number: int, **fields: Any) -> bytes:
     common = {"application": "shop", "host": "h", "window_start": FIRST, "window_ms": WINDOW}
     fields = {"id": f"{role}{number}{fields}", "counts": {"orders": number}, **common, **fields}
     return encode_event(MonitoringEvent(role=role, **fields)) + b"\n"
+
+
+class _Answers(BaseHTTPRequestHandler):
+    """Every schema is that of events."""
+
+    def do_GET(self) -> None:
+        body = json.dumps({"schema": json.dumps(AVRO_SCHEMA)}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: object) -> None:
+        """Not on standard error."""
+
+
+@contextmanager
+def registry_over_http() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 class AuditTests(SynchronousTestCase):
@@ -56,6 +85,37 @@ class AuditTests(SynchronousTestCase):
                 ["orders", "2023-11-14T22:10:00Z", "loader", "consumer", "5", "5", "0", "0", "complete"],
             ],
         )
+
+    def test_avro(self) -> None:
+        """
+        Events in Avro count, too; framed ones with a registry, and without one it is said what to give.
+        """
+        events = [
+            MonitoringEvent(f"{role}-1", "shop", "h", role, FIRST, WINDOW, {"orders": 6})
+            for role in ("producer", "consumer")
+        ]
+        plain, framed = encode_avro(events[0]), frame(1, encode_avro(events[1]))
+        self.assertNotIn(b"\n", plain + framed)
+        self.publish("avro", plain + b"\n", framed + b"\n")
+        result = self.audit("avro")
+        self.assertEqual((result.status, result.out), (0, ""))
+        self.assertIn("say where the registry is (--schema-registry)", result.err)
+        with registry_over_http() as url:
+            result = self.audit("avro", "--schema-registry", url)
+        self.assertEqual((result.status, result.err), (0, ""))
+        self.assertIn("6        6        0", result.out)
+
+    def test_a_registry_that_is_not_there(self) -> None:
+        """
+        One line that says so, and status 1.
+        """
+        event = MonitoringEvent("a", "shop", "h", "producer", FIRST, WINDOW, {"orders": 5})
+        self.publish("framed", frame(1, encode_avro(event)) + b"\n")
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            nowhere = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        result = self.audit("framed", "--schema-registry", nowhere)
+        self.assertEqual((result.status, result.out, result.err.count("\n")), (1, "", 1), result.err)
+        self.assertIn(nowhere.removeprefix("http://"), result.err)
 
     def test_loss(self) -> None:
         """

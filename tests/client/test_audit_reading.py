@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.internet.defer import fail
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.client import audit_decoding
 from logbus.client.audit_check import Ledger
-from logbus.client.audit_events import AUDIT_TOPIC, MonitoringEvent, encode_event
+from logbus.client.audit_decoding import EventReader, encode_avro
+from logbus.client.audit_events import AUDIT_TOPIC, AVRO_SCHEMA, MonitoringEvent, as_fields, encode_event
 from logbus.client.audit_reading import AuditRead, read_audit
+from logbus.client.avro import AvroSerializer
 from logbus.client.cluster import Cluster
+from logbus.client.registry_http import RegistryError, RegistryUnreachable
+from logbus.client.schema_registry import frame
+from logbus.client.serializers import SerializationError
 from logbus.errors import ApiError
 from logbus.wire.messages.records import (
     ListOffsetsPartitionResponse,
@@ -17,6 +27,7 @@ from logbus.wire.messages.records import (
     ListOffsetsTopicResponse,
 )
 from tests.client.memory import MemoryCluster
+from tests.client.test_schema_registry import RegistryCase
 
 _LIST_OFFSETS = 2
 
@@ -72,6 +83,30 @@ class ReadingTests(SynchronousTestCase):
         self.assertEqual(self.read(since_ms=1001).events, 1)
         self.assertEqual(self.read(since_ms=9000).events, 0)
 
+    def test_events_in_avro(self) -> None:
+        """
+        They count as those in JSON do, and each that cannot be read is left out.
+        """
+        value = MonitoringEvent("c", "shop", "h", "producer", 0, 1000, {"t": 1})
+        self.brokers.add(AUDIT_TOPIC)[0].put(event("a"), encode_avro(value), frame(7, encode_avro(value)))
+        found = self.read()
+        self.assertEqual((found.events, found.unreadable), (2, 1))
+        self.assertIn("the schema 7 of a schema registry: say where the registry is", found.problem)
+
+    def test_a_registry_that_does_not_answer(self) -> None:
+        """
+        Nothing is concluded from the rest: reading ends with the error.
+        """
+
+        def decode(data: bytes | None) -> Any:
+            return fail(RegistryUnreachable("nobody there"))
+
+        self.brokers.add(AUDIT_TOPIC)[0].put(event("a"))
+        reading = read_audit(self.cluster, Ledger(), decode=decode)
+        for _ in range(50):
+            self.brokers.settle(0.1)
+        self.failureResultOf(reading, RegistryUnreachable)
+
     def test_an_empty_topic(self) -> None:
         """
         It is read at once; one that is not there is an error.
@@ -82,3 +117,85 @@ class ReadingTests(SynchronousTestCase):
         for _ in range(50):
             self.brokers.settle(0.1)
         self.failureResultOf(reading, ApiError)
+
+
+TEXTS = st.text(min_size=1, max_size=70)
+EVENTS = st.builds(
+    MonitoringEvent,
+    TEXTS,
+    TEXTS,
+    TEXTS,
+    TEXTS,
+    st.integers(0, 1 << 40).map(lambda number: number * 1000),
+    st.just(1000),
+    st.dictionaries(TEXTS, st.integers(0, 2**63 - 1), max_size=3),
+)
+
+
+class CodingTests(RegistryCase):
+    """Events in any coding."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.reader = EventReader(self.client)
+
+    @given(EVENTS)
+    def test_each_coding_is_known(self, value: MonitoringEvent) -> None:
+        """
+        By its first byte, whatever the event.
+        """
+        self.assertEqual(self.reader(encode_event(value)), value)
+        self.assertEqual(self.reader(encode_avro(value)), value)
+
+    @given(st.binary(max_size=60))
+    def test_other_bytes_are_no_event(self, data: bytes) -> None:
+        """
+        They are told from events, and nothing else is raised.
+        """
+        try:
+            self.assertIsInstance(EventReader()(data), MonitoringEvent)
+        except SerializationError:
+            pass
+
+    def test_framed_events(self) -> None:
+        """
+        Their schema is asked for once; fields that are not known are left out, and those that lack have their defaults.
+        """
+        value = MonitoringEvent("a", "shop", "h", "producer", 0, 1000, {"t": 1})
+        fields = [each for each in AVRO_SCHEMA["fields"] if each["name"] != "uncounted"]
+        other = {**AVRO_SCHEMA, "fields": [*fields, {"name": "site", "type": "string"}]}
+        data = self.get(AvroSerializer(self.client, other).serialize("a", {**as_fields(value), "site": "north"}))
+        self.registry.seen.clear()
+        self.reader = EventReader(self.made())
+        for _ in range(2):
+            self.assertEqual(self.get(self.reader(data)), value)
+        self.assertEqual(self.registry.paths(), ["GET /schemas/ids/1"])
+
+    def test_schemas_that_do_not_help(self) -> None:
+        """
+        One that is not there, or is of something else, makes a record unreadable; a registry in trouble ends it all.
+        """
+        self.assertIn("no schema 9", str(self.refused(self.reader(frame(9, b"x")))))
+        number = self.get(AvroSerializer(self.client, {"type": "string"}).serialize("a", "tea"))
+        self.assertIsInstance(self.refused(self.reader(number)), SerializationError)
+        self.registry.troubles.append((401, b"{}"))
+        self.assertIsInstance(self.refused(self.reader(frame(8, b"x"))), RegistryError)
+        self.agent.down.add("registry:8081")
+        waiting = self.reader(frame(10, b"x"))
+        for _ in range(10):
+            self.settle(10)
+        self.assertIsInstance(self.failureResultOf(waiting).value, RegistryUnreachable)  # type: ignore[arg-type]
+
+    def test_without_fastavro(self) -> None:
+        """
+        Events in Avro are no events, and it is said what is missing; those in JSON are read.
+        """
+        value = MonitoringEvent("a", "shop", "h", "producer", 0, 1000, {"t": 1})
+        data = encode_avro(value)
+        audit_decoding._avro.cache_clear()
+        self.addCleanup(audit_decoding._avro.cache_clear)
+        self.addCleanup(sys.modules.__setitem__, "logbus.client.avro", sys.modules["logbus.client.avro"])
+        sys.modules["logbus.client.avro"] = None  # type: ignore[assignment]
+        self.assertIn("pip install 'logbus[avro]'", str(self.assertRaises(SerializationError, self.reader, data)))
+        self.assertIn("pip install 'logbus[avro]'", str(self.refused(self.reader(frame(1, data)))))
+        self.assertEqual(self.reader(encode_event(value)), value)
