@@ -1,0 +1,319 @@
+"""What writers of ``format("logbus")`` can be told: the names of Spark's own Kafka sink, and a guarantee. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+
+from logbus.model import topic_name_problem
+from logbus.pipeline.blocking.producing import Delivery
+from logbus.pipeline.blocking.settings import TABLE as CONNECTION
+from logbus.pipeline.blocking.settings import Settings
+from logbus.pipeline.errors import OptionError
+from logbus.pipeline.options import Kind, Option, Table, boolean, integer, milliseconds, one_of
+from logbus.records.compression import Codec, codec_named
+
+_PREFIX = "kafka."
+_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+AT_LEAST_ONCE, EXACTLY_ONCE = "at-least-once", "exactly-once"
+
+
+def _topic(given: str) -> str:
+    if topic_name_problem(given):
+        raise ValueError(given)
+    return given
+
+
+def _id(given: str) -> str:
+    if not _ID.fullmatch(given):
+        raise ValueError(given)
+    return given
+
+
+_IDS = Kind(_id, "1 to 128 letters, digits, '.', '_' or '-'")
+
+TABLE = Table(
+    [
+        Option(
+            "topic",
+            Kind(_topic, "the name of a topic"),
+            None,
+            "Where all rows go; it wins over a column ``topic``. Required where there is no such column.",
+        ),
+        Option(
+            "deliveryGuarantee",
+            one_of(AT_LEAST_ONCE, EXACTLY_ONCE),
+            AT_LEAST_ONCE,
+            "``at-least-once``: a task that is tried again writes its rows again. ``exactly-once``: by transactions: "
+            "whoever reads only what is committed sees each row of a stream once.",
+        ),
+        Option(
+            "transactionalIdPrefix",
+            _IDS,
+            "logbus-spark",
+            "With ``exactly-once``: what transactional ids, and the groups that remember what was committed, begin "
+            "with. It never changes while a query lives.",
+        ),
+        Option(
+            "txnAppId",
+            _IDS,
+            None,
+            "With ``exactly-once``, for batches: who writes. With ``txnVersion`` it makes a write that can be "
+            "repeated, say in ``foreachBatch``: what is committed already is not written again.",
+        ),
+        Option("txnVersion", integer(0), None, "Which write of ``txnAppId`` it is, such as the number of the batch."),
+        Option(
+            "includeHeaders",
+            boolean(),
+            None,
+            "Taken, and of no effect: a column ``headers`` is written if there is one.",
+        ),
+    ]
+)
+
+PRODUCING = Table(
+    [
+        Option(
+            "acks",
+            one_of("all", "-1", "1"),
+            "all",
+            "``all``: a row is written when all in-sync replicas have it; ``1``: when the leader has, and may be lost "
+            "with it. Without any acknowledgement (``0``) there would be no guarantee at all.",
+        ),
+        Option(
+            "enable.idempotence",
+            boolean(),
+            None,
+            "Whether brokers know a request again that is sent twice; default: with ``acks`` ``all``.",
+        ),
+        Option(
+            "compression.type",
+            one_of("none", "gzip", "snappy", "lz4", "zstd"),
+            "none",
+            "``none``, ``gzip``, ``snappy``, ``lz4`` or ``zstd``.",
+        ),
+        Option("compression.gzip.level", integer(1, 9), None, "1 to 9."),
+        Option("compression.lz4.level", integer(1, 17), None, "1 to 17."),
+        Option("compression.zstd.level", integer(-131072, 22), None, "-131072 to 22."),
+        Option(
+            "batch.size",
+            integer(0, 64 << 20),
+            256 << 10,
+            "Bytes of one batch at most, before compression. Rows come in thousands, so that it is larger here than in "
+            "Kafka's producer.",
+        ),
+        Option(
+            "linger.ms",
+            milliseconds(0),
+            0.0,
+            "For how long rows may wait for more rows of the same task, so that batches get larger where there are "
+            "many partitions.",
+        ),
+        Option(
+            "max.request.size",
+            integer(1, 128 << 20),
+            1 << 20,
+            "Bytes of one request, and of one record, at most, before compression.",
+        ),
+        Option(
+            "buffer.memory",
+            integer(1, 2**40),
+            32 << 20,
+            "Bytes that may be on their way; a task waits while there are more.",
+        ),
+        Option(
+            "delivery.timeout.ms",
+            milliseconds(1),
+            120.0,
+            "For how long a batch is tried: leaders that move, brokers that restart.",
+        ),
+        Option("retries", integer(0, 2**31 - 1), 2**31 - 1, "How often it is, at most."),
+        Option(
+            "max.in.flight.requests.per.connection",
+            integer(1, 1000),
+            5,
+            "Requests under way to a broker at a time. Rows of a partition keep their order in any case.",
+        ),
+        Option(
+            "max.block.ms",
+            milliseconds(0),
+            5.0,
+            "How long to wait for a topic that brokers create when it is first asked for.",
+        ),
+        Option(
+            "transaction.timeout.ms",
+            milliseconds(1),
+            900.0,
+            "After which time the brokers abort a batch of a stream that is not committed; they allow as much as their "
+            "``transaction.max.timeout.ms``.",
+        ),
+    ]
+)
+"""What of ``kafka.*`` says how partitions are written."""
+
+NO_EFFECT = {
+    "metadata.max.age.ms": "metadata are asked for with each task",
+    "metadata.max.idle.ms": "metadata are asked for with each task",
+    "metadata.recovery.strategy": "the bootstrap addresses are tried whenever no broker answers",
+    "metadata.recovery.rebootstrap.trigger.ms": "the bootstrap addresses are tried whenever no broker answers",
+    "reconnect.backoff.ms": "retry.backoff.ms counts",
+    "reconnect.backoff.max.ms": "retry.backoff.max.ms counts",
+    "socket.connection.setup.timeout.max.ms": "socket.connection.setup.timeout.ms counts",
+    "client.dns.lookup": "all addresses of a name are tried",
+    "enable.metrics.push": "nothing is pushed",
+    "ssl.protocol": "ssl.enabled.protocols counts",
+    "partitioner.adaptive.partitioning.enable": "rows without a key go to one partition after the other",
+    "partitioner.availability.timeout.ms": "rows without a key go to one partition after the other",
+}
+"""What of ``kafka.*`` is taken so that options for Spark's Kafka sink can stay as they are, and why it does nothing."""
+
+REFUSED = {
+    "key.serializer": "keys are bytes or text; make them so with columns' functions",
+    "value.serializer": "values are bytes or text; make them so with columns' functions",
+    "transactional.id": "it is made of transactionalIdPrefix, query and task; say deliveryGuarantee exactly-once",
+    "transaction.two.phase.commit.enable": "transactions are ended by the driver of the query",
+    "partitioner.class": "there is no Java producer that could load it; a column 'partition' says where rows go",
+    "partitioner.ignore.keys": "a column 'partition' says where rows go; without a key they go anywhere",
+    "interceptor.classes": "there is no Java producer whose records they could change",
+    "sasl.kerberos.service.name": "only PLAIN and SCRAM are spoken here",
+    "sasl.client.callback.handler.class": "only PLAIN and SCRAM are spoken here, with user and password",
+    "sasl.login.callback.handler.class": "only PLAIN and SCRAM are spoken here, with user and password",
+    "sasl.login.class": "only PLAIN and SCRAM are spoken here, with user and password",
+    "sasl.oauthbearer.token.endpoint.url": "only PLAIN and SCRAM are spoken here",
+    "ssl.truststore.password": "a PEM file has none; Java's keystores are not read",
+    "ssl.keystore.password": "a PEM file has none: ssl.key.password is that of the key in it",
+    "ssl.engine.factory.class": "there is no Java here that could load it",
+    "security.providers": "there is no Java here that could load them",
+}
+"""What of ``kafka.*`` is refused, and why."""
+
+SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "path", "outputmode"})
+"""What Spark passes on of what it was told itself."""
+
+
+@frozen
+class Packing:
+    """
+    How rows become batches.
+
+    :ivar level: of the codec; None: its default.
+    :ivar batch_bytes: of one batch, before compression.
+    :ivar record_bytes: of one record, at most.
+    :ivar linger: seconds for which rows wait for more.
+    """
+
+    codec: Codec = Codec.NONE
+    level: int | None = None
+    batch_bytes: int = 256 << 10
+    record_bytes: int = 1 << 20
+    linger: float = 0.0
+
+
+@frozen
+class SinkOptions:
+    """
+    What :func:`read` makes of options; times are seconds.
+
+    :ivar topic: None: a column says.
+    :ivar idempotent: brokers know batches again.
+    :ivar app_id: who writes batches that may be repeated, and ``version``, which of them it is; both None: nobody does.
+    :ivar topic_wait: for a topic to come into being.
+    """
+
+    settings: Settings
+    topic: str | None
+    exactly_once: bool
+    prefix: str
+    app_id: str | None
+    version: int | None
+    idempotent: bool
+    packing: Packing
+    delivery: Delivery
+    topic_wait: float
+    transaction_timeout: float
+
+
+def read(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
+    """
+    Read and check all options.
+
+    :param given: names in any case.
+    :raises OptionError: names the first that is wrong, and what it takes.
+    """
+    _check_names(given)
+    values = TABLE.read(given)
+    settings = Settings.from_options(given, _PREFIX)
+    kafka = PRODUCING.read(given, _PREFIX)
+    exactly_once = values["deliveryGuarantee"] == EXACTLY_ONCE
+    _check_versions(values, exactly_once=exactly_once, streaming=streaming)
+    all_acks = kafka["acks"] != "1"
+    idempotent = kafka["enable.idempotence"]
+    for asked, what in ((exactly_once, "deliveryGuarantee exactly-once"), (idempotent, "kafka.enable.idempotence")):
+        if asked and not all_acks:
+            raise OptionError(f"option 'kafka.acks': {what} needs all of them; it takes all")
+    if exactly_once and idempotent is False:
+        raise OptionError("option 'kafka.enable.idempotence': deliveryGuarantee exactly-once needs it; it takes true")
+    in_flight = kafka["max.in.flight.requests.per.connection"]
+    codec = codec_named(kafka["compression.type"])
+    return SinkOptions(
+        settings=settings,
+        topic=values["topic"],
+        exactly_once=exactly_once,
+        prefix=values["transactionalIdPrefix"],
+        app_id=values["txnAppId"],
+        version=values["txnVersion"],
+        idempotent=all_acks if idempotent is None else idempotent,
+        packing=Packing(
+            codec=codec,
+            level=kafka.get(f"compression.{codec.name.lower()}.level"),
+            batch_bytes=min(kafka["batch.size"], kafka["max.request.size"]),
+            record_bytes=kafka["max.request.size"],
+            linger=kafka["linger.ms"],
+        ),
+        delivery=Delivery(
+            acks=-1 if all_acks else 1,
+            timeout=kafka["delivery.timeout.ms"],
+            retries=kafka["retries"],
+            request_bytes=kafka["max.request.size"],
+            buffer_bytes=kafka["buffer.memory"],
+            in_flight=in_flight,
+        ),
+        topic_wait=kafka["max.block.ms"],
+        transaction_timeout=kafka["transaction.timeout.ms"],
+    )
+
+
+def _check_versions(values: Mapping[str, Any], *, exactly_once: bool, streaming: bool) -> None:
+    names = [name for name in ("txnAppId", "txnVersion") if values[name] is not None]
+    if not names:
+        return
+    if streaming:
+        raise OptionError(f"option {names[0]!r} is for batches; a stream has a query id and numbers of its own")
+    if not exactly_once:
+        raise OptionError(f"option {names[0]!r} needs the option 'deliveryGuarantee' to be {EXACTLY_ONCE}")
+    if len(names) == 1:
+        raise OptionError("options 'txnAppId' and 'txnVersion' go together; one is missing")
+
+
+def _check_names(given: Mapping[str, str]) -> None:
+    ours = [each.name for each in TABLE]
+    kafka = [_PREFIX + each.name for table in (CONNECTION, PRODUCING) for each in table]
+    spelled = {each.lower(): each for each in [*ours, *kafka]}
+    for name in given:
+        bare = name.lower().removeprefix(_PREFIX)
+        if name.lower().startswith(_PREFIX):
+            if bare in REFUSED:
+                raise OptionError(f"option {name!r} cannot be used: {REFUSED[bare]}")
+            if bare in CONNECTION or bare in PRODUCING or bare in NO_EFFECT:
+                continue
+        elif name in TABLE or name.lower() in SPARKS_OWN:
+            continue
+        near = difflib.get_close_matches(name.lower(), spelled, 3, 0.6)
+        hint = (
+            f"did you mean {' or '.join(spelled[each] for each in near)}?" if near else f"there are {', '.join(ours)}"
+        )
+        raise OptionError(f"option {name!r} is not known; {hint}")

@@ -1,0 +1,57 @@
+"""Whether a topic is there to be written to; brokers may create it when it is asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from logbus.client.topics import Topic
+from logbus.errors import ApiError, ErrorCode
+from logbus.pipeline.blocking.brokers import Brokers
+from logbus.pipeline.blocking.retry import until_done
+from logbus.pipeline.errors import PipelineError
+from logbus.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+_PAUSE = 0.1
+
+
+def partition_count(
+    brokers: Brokers,
+    name: str,
+    seconds: float,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
+    """
+    How many partitions a topic has. One that is not there is asked for as producers do: brokers may create it.
+
+    :param seconds: to wait until it is there.
+    :raises PipelineError: there is no such topic.
+    :raises ApiError: it may not be described, or its name is none.
+    """
+    deadline = clock() + seconds
+    asked = False
+    creating = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)
+    while True:
+        found = until_done(brokers.settings, lambda: _known(brokers, name))
+        if found is not None:
+            return len(found.partitions)
+        if not asked:
+            asked = True
+            until_done(brokers.settings, lambda: brokers.any().request(creating))
+        elif clock() > deadline:
+            raise PipelineError(
+                f"there is no topic {name!r}, and the brokers do not create it by themselves; create it first"
+            )
+        else:
+            sleep(_PAUSE)
+
+
+def _known(brokers: Brokers, name: str) -> Topic | None:
+    try:
+        return brokers.topic(name)
+    except ApiError as e:
+        if e.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return None
+        raise

@@ -1,0 +1,202 @@
+"""What Spark calls to write: tasks on workers, commit and abort on the driver."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from random import Random
+from typing import Any
+
+from attrs import frozen
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from logbus.pipeline.blocking import transactions
+from logbus.pipeline.blocking.brokers import Brokers, brokers_for
+from logbus.pipeline.blocking.producing import Producer
+from logbus.pipeline.blocking.transactions import Identity
+from logbus.pipeline.errors import PipelineError
+from logbus.pipeline.sink import exactly_once
+from logbus.pipeline.sink.columns import Columns
+from logbus.pipeline.sink.exactly_once import Outcome, Prepared, Run
+from logbus.pipeline.sink.options import SinkOptions
+from logbus.pipeline.sink.rows import Packer, gathered
+from logbus.pipeline.sink.topics import partition_count
+
+_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+"""Local properties by which Spark tells tasks what they work at."""
+
+
+@frozen
+class Written(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    outcome: Outcome
+    run: Run | None
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes a table to topics; picklable."""
+
+    def __init__(self, options: SinkOptions, columns: Columns) -> None:
+        self.options = options
+        self.columns = columns
+        if options.app_id is not None:
+            self.run = Run(options.app_id, options.version, may_lag=True)
+        else:
+            self.run = Run(str(uuid.uuid4()), None)
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        """One task's rows; runs on a worker."""
+        return write_task(self.options, self.columns, self.run, iterator)
+
+    def commit(self, messages: Sequence[Any]) -> None:
+        """All tasks are done; runs on the driver."""
+        commit(self.options, messages)
+
+    def abort(self, messages: Sequence[Any]) -> None:
+        """A task failed for good; runs on the driver."""
+        abort(self.options, messages)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the batches of a stream to topics; picklable."""
+
+    def __init__(self, options: SinkOptions, columns: Columns) -> None:
+        self.options = options
+        self.columns = columns
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        """One task's rows of a batch; runs on a worker."""
+        return write_task(self.options, self.columns, _run_of_stream(), iterator)
+
+    def commit(self, messages: Sequence[Any], batchId: int) -> None:
+        """All tasks of a batch are done; runs on the driver."""
+        commit(self.options, messages)
+
+    def abort(self, messages: Sequence[Any], batchId: int) -> None:
+        """A task failed for good; runs on the driver."""
+        abort(self.options, messages)
+
+
+def check_topic(options: SinkOptions) -> None:
+    """
+    See that the topic is there, if it is known already which: on the driver, before a task starts.
+
+    :raises PipelineError: it is not, and brokers do not create it.
+    """
+    if options.topic is None:
+        return
+    brokers = brokers_for(options.settings)
+    try:
+        partition_count(brokers, options.topic, options.topic_wait)
+    finally:
+        brokers.release()
+
+
+def write_task(options: SinkOptions, columns: Columns, run: Run, batches: Iterable[Any]) -> Written:
+    """
+    Write one task's rows, and with exactly-once leave them in an open transaction.
+
+    :param batches: ``pyarrow.RecordBatch``\\ es.
+    :raises PipelineError: why not; what was written is aborted, where there is a transaction.
+    """
+    context = TaskContext.get()
+    task = 0 if context is None else context.partitionId()
+    brokers = brokers_for(options.settings)
+    try:
+        rows = gathered(batches, options.packing.linger)
+        if not options.exactly_once:
+            identity = transactions.begin_numbering(brokers) if options.idempotent else None
+            count, _ = _produce(brokers, options, columns, identity, rows)
+            return Written(Outcome(task, count), None)
+        return Written(_write_once(brokers, options, columns, run, task, rows), run)
+    finally:
+        brokers.release()
+
+
+def _write_once(
+    brokers: Brokers, options: SinkOptions, columns: Columns, run: Run, task: int, rows: Iterator[Any]
+) -> Outcome:
+    first = next(rows, None)
+    if first is None:
+        # Nothing to write is nothing to remember.
+        return Outcome(task, 0)
+    name = run.transactional_id(options.prefix, task)
+    # In this order: once those before are fenced nothing more can be committed by them.
+    identity = transactions.take_over(brokers, name, options.transaction_timeout)
+    last = None if run.number is None else exactly_once.noted(transactions.committed_offsets(brokers, name))
+    if exactly_once.is_done(run, last):
+        return Outcome(task, first.num_rows + sum(each.num_rows for each in rows), before=last)
+    try:
+        count, topic = _produce(brokers, options, columns, identity, _chain(first, rows))
+    except BaseException:
+        exactly_once.abandon(brokers, identity)
+        raise
+    return Outcome(task, count, Prepared(identity, topic))
+
+
+def _chain(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
+    yield first
+    yield from rest
+
+
+def _produce(
+    brokers: Brokers, options: SinkOptions, columns: Columns, identity: Identity | None, batches: Iterator[Any]
+) -> tuple[int, str]:
+    """
+    Write all rows, and wait until they are.
+
+    :returns: how many they were, and one of the topics.
+    """
+    count, topic = 0, ""
+    packer = Packer(
+        columns,
+        options.topic,
+        options.packing,
+        lambda name: partition_count(brokers, name, options.topic_wait),
+        random=Random(),
+        now=lambda: int(time.time() * 1000),
+    )
+    producer = Producer(brokers, options.delivery, identity)
+    try:
+        for rows in batches:
+            for partition, batch in packer.pack(rows):
+                producer.send(partition, batch)
+                topic = topic or partition.topic
+            count += rows.num_rows
+        producer.flush()
+    finally:
+        producer.close()
+    return count, topic
+
+
+def commit(options: SinkOptions, messages: Sequence[Written]) -> None:
+    """Commit what the tasks have prepared."""
+    runs = [each.run for each in messages if each.run is not None]
+    if not runs:
+        return
+    brokers = brokers_for(options.settings)
+    try:
+        exactly_once.commit(brokers, runs[0], [each.outcome for each in messages])
+    finally:
+        brokers.release()
+
+
+def abort(options: SinkOptions, messages: Sequence[Written | None]) -> None:
+    """Abort what the tasks have prepared."""
+    brokers = brokers_for(options.settings)
+    try:
+        exactly_once.abort(brokers, [None if each is None else each.outcome for each in messages])
+    finally:
+        brokers.release()
+
+
+def _run_of_stream() -> Run:
+    context = TaskContext.get()
+    query = None if context is None else context.getLocalProperty(_QUERY)
+    batch = None if context is None else context.getLocalProperty(_BATCH)
+    if query is None or batch is None:
+        raise PipelineError(f"Spark does not tell its tasks which query and batch they work at: {_QUERY} and {_BATCH}")
+    return Run(query, int(batch))
