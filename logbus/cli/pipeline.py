@@ -37,6 +37,7 @@ pipeline = LazyGroup(
     """,
     lazy={
         "load": ("logbus.cli.pipeline_load:load", "Load topics into a table of Parquet files, each record once."),
+        "compact": ("logbus.cli.pipeline_compact:compact", "Make few large files of many small ones in such a table."),
         "script": ("logbus.cli.pipeline:script", "Print the file to give to spark-submit."),
     },
 )

@@ -29,7 +29,12 @@ if TYPE_CHECKING:
 @click.option(
     "--payload", type=click.Choice(["raw", "json", "avro"]), default="raw", show_default=True, help="What values are."
 )
-@click.option("--schema", metavar="DDL", help="Of JSON: 'user STRING, at TIMESTAMP'; @FILE reads it from a file.")
+@click.option(
+    "--schema", metavar="SCHEMA", help="Of JSON: 'user STRING, at TIMESTAMP'; of Avro: its JSON; @FILE: a file."
+)
+@click.option("--registry", metavar="URL", help="The schema registry of Avro, such as http://127.0.0.1:8080/registry.")
+@click.option("--registry-auth", metavar="USER:PASSWORD", default="", envvar="LOGBUS_REGISTRY_AUTH", help="For it.")
+@click.option("--subject", metavar="NAME", help="Of Avro without --schema: its newest version; else TOPIC-value.")
 @click.option("--event-time", metavar="FIELD", default="", help="The event's time; else the record's is taken.")
 @click.option("--into", metavar="COLUMN", default="", help="One column for the whole event, not one for each field.")
 @click.option(
@@ -37,6 +42,13 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--follow", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Look for more so often."
+)
+@click.option(
+    "--compact",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="BATCHES",
+    help="Make few large files of many small ones after so many batches, and at the end; 0: never.",
 )
 @click.option(
     "--late-after",
@@ -61,9 +73,13 @@ def load(
     end_offsets: str | None,
     payload: str,
     schema: str | None,
+    registry: str | None,
+    registry_auth: str,
+    subject: str | None,
     event_time: str,
     into: str,
     batch_offsets: int,
+    compact: int,
     follow: float | None,
     late_after: float,
     allow_data_loss: bool,
@@ -102,11 +118,19 @@ def load(
         source["endingOffsets"] = end_offsets
     if allow_data_loss:
         source["failOnDataLoss"] = "false"
+    if payload == "avro":
+        only = topics[0] if len(topics) == 1 else None
+        made = _avro(schema, registry, registry_auth, subject or (f"{only}-value" if only else None), event_time, into)
+    else:
+        if registry or subject:
+            raise click.UsageError("--registry and --subject are for --payload avro")
+        made = _payload(payload, schema, event_time, into)
     options = LoadOptions(
         source=source,
         table=table,
-        payload=_payload(payload, schema, event_time, into),
+        payload=made,
         batch_offsets=batch_offsets,
+        compact=compact,
         follow=follow,
         late_after=late_after,
     )
@@ -130,7 +154,31 @@ def _payload(kind: str, schema: str | None, event_time: str, into: str) -> Paylo
         return RawPayload()
     if not schema:
         raise click.UsageError("--payload json needs --schema, such as 'user STRING, at TIMESTAMP'")
-    if schema.startswith("@"):
-        with click.open_file(schema[1:]) as file:
-            schema = file.read()
-    return JsonPayload(schema=schema, event_time=event_time, into=into)
+    return JsonPayload(schema=_text(schema), event_time=event_time, into=into)
+
+
+def _avro(
+    schema: str | None, registry: str | None, auth: str, subject: str | None, event_time: str, into: str
+) -> Payload:
+    from logbus.pipeline.jobs.avro_payload import AvroPayload
+    from logbus.pipeline.jobs.registry import Registry
+
+    if not registry:
+        raise click.UsageError("--payload avro needs --registry, such as http://127.0.0.1:8080/registry")
+    if not schema and not subject:
+        raise click.UsageError("of several topics --payload avro needs --schema or --subject")
+    return AvroPayload(
+        registry=Registry(registry, auth),
+        schema=_text(schema) if schema else "",
+        subject="" if schema else subject or "",
+        event_time=event_time,
+        into=into,
+    )
+
+
+def _text(given: str) -> str:
+    """What is given, or in the file that is named."""
+    if not given.startswith("@"):
+        return given
+    with click.open_file(given[1:]) as file:
+        return str(file.read())

@@ -65,7 +65,7 @@ class AvroPayload:
 
         event = StructType.fromJson(self.columns_schema)
         answer = StructType().add("event", event).add("reason", StringType())
-        decode = arrow_udf(_decoder(self.registry, self.schema, answer), answer)
+        decode: Any = arrow_udf(_decoder(self.registry, self.schema, answer), answer)  # type: ignore[call-overload]
         rows = rows.withColumn("_read", decode(f.col("topic"), f.col("value"))).withColumn(EVENT, f.col("_read.event"))
         time = f.col(f"{EVENT}.{quoted(self.event_time)}") if self.event_time else f.col("timestamp")
         rows = rows.withColumn(TIME, time.cast("timestamp"))

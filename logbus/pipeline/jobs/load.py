@@ -22,6 +22,7 @@ from logbus.pipeline.jobs.missing import Wanted, left, next_batch
 from logbus.pipeline.jobs.payloads import Payload, RawPayload
 from logbus.pipeline.jobs.watching import Watch
 from logbus.pipeline.lake import schemas
+from logbus.pipeline.lake.compaction import compact
 from logbus.pipeline.lake.manifest import Commit, Kind, TopicOffsets
 from logbus.pipeline.lake.ranges import Offsets, Range
 from logbus.pipeline.lake.table import QUARANTINE, Table
@@ -48,6 +49,7 @@ class LoadOptions:
     :ivar payload: what to make of the values.
     :ivar batch_offsets: offsets of one batch, about.
     :ivar follow: seconds to wait for more when all is loaded; None: end then.
+    :ivar compact: after so many batches, and at the end, make few large files of many small ones; 0: never.
     :ivar late_after: seconds: an event that is older than its record by more is counted as late. It goes where its time
         says, as any other.
     :raise OptionError: something is wrong; it names what, and what would be right.
@@ -58,6 +60,7 @@ class LoadOptions:
     payload: Payload = field(factory=RawPayload)
     batch_offsets: int = 1_000_000
     follow: float | None = None
+    compact: int = 0
     late_after: float = 3600.0
     reading: SourceOptions = field(init=False, repr=False)
 
@@ -69,6 +72,8 @@ class LoadOptions:
         object.__setattr__(self, "reading", read_options(self.source, streaming=False))
         if self.batch_offsets < 1:
             raise OptionError(f"batch_offsets is {self.batch_offsets}; it takes a number of offsets, from 1")
+        if self.compact < 0:
+            raise OptionError(f"compact is {self.compact}; it takes a number of batches, or 0 for never")
         if self.follow is not None and not self.follow > 0:
             raise OptionError(f"follow is {self.follow}; it takes seconds, more than 0")
 
@@ -80,6 +85,7 @@ class LoadReport:
 
     :ivar records: rows it has committed;  ``quarantined``: those that could not be read;  ``late``: see the option.
     :ivar offsets: how many offsets it has committed: some have no record.
+    :ivar compacted: files that larger ones have taken the place of.
     :ivar lost: ranges that were not there any more, by partition.
     """
 
@@ -91,6 +97,7 @@ class LoadReport:
     late: int = 0
     files: int = 0
     bytes: int = 0
+    compacted: int = 0
     seconds: float = 0.0
     lost: dict[str, list[list[int]]] = field(factory=dict)
     stopped: bool = False
@@ -135,15 +142,25 @@ class _Load:
             if ranges:
                 self.load(ranges, ids)
                 wanted = {each: self.shrunk(each, of) for each, of in wanted.items()}
+                if self.options.compact and self.report.batches % self.options.compact == 0:
+                    self.compact()
                 if not any(each.missing for each in wanted.values()) and self.options.follow is not None:
                     wanted, ids = self.look()
             elif self.options.follow is None or self.watch.wait(self.options.follow):
                 break
             else:
                 wanted, ids = self.look()
+        self.compact()
         self.report.stopped = self.watch.is_stopping
         self.report.seconds = round(self.clock() - began, 3)
         return self.report
+
+    def compact(self) -> None:
+        if self.options.compact:
+            done = compact(self.spark, self.table)
+            self.report.compacted += done.files_before
+            if done.files_before:
+                self.watch.tell(f"{done.files_before} files made {done.files_after}")
 
     def look(self) -> tuple[dict[TopicPartition, Wanted], Mapping[str, str]]:
         """What there is on the brokers, beside what the table has; and the topics' ids."""

@@ -1,0 +1,123 @@
+"""
+Few large files out of many small ones.
+
+Loading makes a file for each task and hour. Directories with several small files are read and written anew, and one
+commit puts the new files in the place of the old ones. Who reads the table by its commits sees no difference; who reads
+the directory while it happens may miss rows for a moment, but sees none twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from attrs import asdict, frozen
+
+from logbus.pipeline.errors import LakeError, OptionError
+from logbus.pipeline.lake.manifest import DataFile, Kind
+from logbus.pipeline.lake.table import QUARANTINE, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TARGET_BYTES = 128 << 20
+MIN_FILES = 4
+_SORTED_BY = ("topic", "partition", "offset")
+
+
+@frozen
+class CompactionReport:
+    """Files and their bytes before and after, of the directories that were written anew."""
+
+    table: str
+    directories: int
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it."""
+        return asdict(self)
+
+
+def worth_while(
+    files: Iterable[DataFile], min_files: int = MIN_FILES, target_bytes: int = TARGET_BYTES
+) -> dict[str, list[DataFile]]:
+    """
+    By directory, the files that are worth being made fewer: those below half the target, where there are enough.
+    """
+    small: dict[str, list[DataFile]] = {}
+    for each in files:
+        if each.size < target_bytes // 2:
+            small.setdefault(each.path.rpartition("/")[0], []).append(each)
+    return {directory: found for directory, found in sorted(small.items()) if len(found) >= min_files}
+
+
+def compact(
+    spark: SparkSession, table: Table, *, min_files: int = MIN_FILES, target_bytes: int = TARGET_BYTES
+) -> CompactionReport:
+    """
+    Compact a table that this job has claimed.
+
+    :raise OptionError: a limit is not positive.
+    :raise TakenOver: another job has claimed it; nothing has happened.
+    """
+    if min_files < 2 or target_bytes < 1:
+        raise OptionError(f"compaction takes at least 2 files and 1 byte, not {min_files} and {target_bytes}")
+    old = worth_while(table.state.files.values(), min_files, target_bytes)
+    if not old:
+        return CompactionReport(table.files.url, 0, 0, 0, 0, 0)
+    odd = {directory: files for directory, files in old.items() if directory.startswith(QUARANTINE)}
+    for base, found in ((QUARANTINE, odd), ("", {each: old[each] for each in old.keys() - odd.keys()})):
+        if found:
+            _rewrite(spark, table, base, found, target_bytes)
+    before = [each for files in old.values() for each in files]
+    after = table.staged()
+    table.commit(Kind.COMPACT, after, removed=tuple(each.path for each in before))
+    return CompactionReport(
+        table.files.url,
+        len(old),
+        len(before),
+        len(after),
+        sum(each.size for each in before),
+        sum(each.size for each in after),
+    )
+
+
+def _rewrite(
+    spark: SparkSession, table: Table, base: str, found: Mapping[str, list[DataFile]], target_bytes: int
+) -> None:
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    root, staging = table.files.url, table.staging_url
+    if base:
+        root, staging = f"{root}/{base}", f"{staging}/{base}"
+    paths = [f"{table.files.url}/{each.path}" for files in found.values() for each in files]
+    # As text, so that hour=05 stays what it is.
+    inference = "spark.sql.sources.partitionColumnTypeInference.enabled"
+    before = spark.conf.get(inference)
+    spark.conf.set(inference, "false")
+    try:
+        rows = spark.read.option("basePath", root).option("mergeSchema", "true").parquet(*paths)
+        by = [name for name in rows.columns if any(f"{name}=" in each for each in next(iter(found)).split("/"))]
+        most = max(sum(each.size for each in files) for files in found.values())
+        parts = -(-most // target_bytes)  # of the largest directory
+        seen = Observation()
+        spread = [f.col(name) for name in by]
+        if parts > 1:
+            spread.append(f.pmod(f.hash("partition", "offset"), f.lit(parts)))
+        (
+            rows.observe(seen, f.count(f.lit(1)).alias("rows"))
+            .repartition(*spread)
+            .sortWithinPartitions(*by, *_SORTED_BY)
+            .write.mode("append")
+            .partitionBy(*by)
+            .parquet(staging)
+        )
+        written = spark.read.parquet(staging).count()
+    finally:
+        spark.conf.set(inference, str(before))
+    if written != seen.get["rows"]:
+        raise LakeError(f"{root}: {seen.get['rows']} rows were read and {written} written; nothing was changed")
