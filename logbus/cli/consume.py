@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from logbus.cli.options import bootstrap_options, when
+from logbus.cli.options import bootstrap_options, group_id, when
 from logbus.cli.output import Progress, as_text, quantity
 from logbus.errors import ApiError
 
 if TYPE_CHECKING:
     from logbus.client.cluster import Cluster
     from logbus.client.fetched import ConsumerRecord
-    from logbus.client.fetcher import Isolation
+    from logbus.client.source import Isolation, Reset
     from logbus.model import TopicPartition
     from logbus.records.record import Record
 
@@ -33,6 +33,14 @@ Render = Callable[[str, int, "Record | ConsumerRecord"], bytes]
 @click.option("--offset", "-o", type=int, help="From this offset on; -5 stands for the last five of each partition.")
 @click.option(
     "--timestamp", "-t", metavar="WHEN", help="From this time on: milliseconds since 1970, or 2024-05-01T12:00."
+)
+@click.option(
+    "--group",
+    "-g",
+    type=group_id,
+    metavar="ID",
+    help="As a member of this consumer group: from where it left off (if it never was here: from the end, or with "
+    "--from-beginning from the first record). What was printed is committed. With --partition no member is needed.",
 )
 @click.option("--max-records", "-n", type=click.IntRange(min=0), help="Stop after so many.")
 @click.option("--exit-at-end", "-e", is_flag=True, help="Stop at what is the end now.")
@@ -61,6 +69,7 @@ def consume(
     from_beginning: bool,
     offset: int | None,
     timestamp: str | None,
+    group: str | None,
     max_records: int | None,
     exit_at_end: bool,
     isolation: Isolation,
@@ -77,57 +86,101 @@ def consume(
       logbus consume greetings --from-beginning --exit-at-end
       logbus consume orders --offset -10 --json
       logbus consume orders --timestamp 2024-05-01T12:00 --format '%p %o %k=%v\\n'
+      logbus consume orders --group billing --exit-at-end
     """
-    from twisted.internet.defer import CancelledError
-
     from logbus.cli.running import with_cluster
-    from logbus.client.fetcher import Fetcher
 
+    if group is not None and (offset is not None or timestamp is not None):
+        raise click.UsageError(
+            "a group begins where it left off: --offset and --timestamp go without --group, and 'logbus groups "
+            "reset-offsets' moves a group"
+        )
     if sum((from_beginning, offset is not None, timestamp is not None)) > 1:
         raise click.UsageError("only one of --from-beginning, --offset and --timestamp can be given")
     if sum((template is not None, as_json, key_separator is not None)) > 1:
         raise click.UsageError("only one of --format, --json and --key-separator can be given")
     at_ms = None if timestamp is None else when(timestamp, "--timestamp")
-    render = renderer(template, as_json, key_separator)
+    printer = _Printer(renderer(template, as_json, key_separator))
 
     async def work(cluster: Cluster) -> None:
         starts, ends = await bounds(cluster, topic, partitions, from_beginning, offset, at_ms, isolation)
-        left = max_records
-        open_ends = {each for each in ends if starts[each] < ends[each]} if exit_at_end else set(ends)
-        if left == 0 or not open_ends:
-            return
-        consumer = Fetcher(cluster, reset="earliest", isolation=isolation)
-        consumer.assign({each: starts[each] for each in open_ends})
-        progress = Progress() if not sys.stdout.isatty() else None
-        out = sys.stdout.buffer
-        count = 0
         try:
-            while open_ends and left != 0:
-                fetched = await consumer.poll()
-                records = fetched.records
-                if exit_at_end:
-                    end = ends[fetched.partition]
-                    if fetched.next_offset >= end:
-                        open_ends.discard(fetched.partition)
-                        records = [each for each in records if each.offset < end]
-                if left is not None:
-                    records = records[:left]
-                    left -= len(records)
-                index = fetched.partition.partition
-                out.write(b"".join([render(topic, index, each) for each in records]))
-                out.flush()
-                count += len(records)
-                if progress is not None:
-                    progress.show(f"{quantity(count)} records")
-        except CancelledError:
-            # Ctrl-C is how one ends it.
-            pass
+            if group is None:
+                await _consume(cluster, starts, ends, exit_at_end, isolation, max_records, printer.show)
+            else:
+                from logbus.cli.consuming import consume_for_group
+
+                reset: Reset = "earliest" if from_beginning else "latest"
+                chosen = list(ends) if partitions else []
+                until = ends if exit_at_end else None
+                await consume_for_group(
+                    cluster, group, topic, chosen, reset, isolation, until, max_records, printer.show
+                )
         finally:
-            consumer.close()
-            if progress is not None:
-                progress.clear()
+            printer.close()
 
     with_cluster(bootstrap, timeout, work)
+
+
+class _Printer:
+    """Prints records, and on a terminal how many there were if they go elsewhere."""
+
+    def __init__(self, render: Render) -> None:
+        self._render = render
+        self._progress = Progress() if not sys.stdout.isatty() else None
+        self._count = 0
+
+    def show(self, partition: TopicPartition, records: Sequence[ConsumerRecord]) -> None:
+        out = sys.stdout.buffer
+        out.write(b"".join([self._render(partition.topic, partition.partition, each) for each in records]))
+        out.flush()
+        self._count += len(records)
+        if self._progress is not None:
+            self._progress.show(f"{quantity(self._count)} records")
+
+    def close(self) -> None:
+        if self._progress is not None:
+            self._progress.clear()
+
+
+async def _consume(
+    cluster: Cluster,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    exit_at_end: bool,
+    isolation: Isolation,
+    limit: int | None,
+    show: Callable[[TopicPartition, Sequence[ConsumerRecord]], object],
+) -> None:
+    """Read partitions on one's own."""
+    from twisted.internet.defer import CancelledError
+
+    from logbus.client.fetcher import Fetcher
+
+    left = limit
+    open_ends = {each for each in ends if starts[each] < ends[each]} if exit_at_end else set(ends)
+    if left == 0 or not open_ends:
+        return
+    consumer = Fetcher(cluster, reset="earliest", isolation=isolation)
+    consumer.assign({each: starts[each] for each in open_ends})
+    try:
+        while open_ends and left != 0:
+            fetched = await consumer.poll()
+            records = fetched.records
+            if exit_at_end:
+                end = ends[fetched.partition]
+                if fetched.next_offset >= end:
+                    open_ends.discard(fetched.partition)
+                    records = [each for each in records if each.offset < end]
+            if left is not None:
+                records = records[:left]
+                left -= len(records)
+            show(fetched.partition, records)
+    except CancelledError:
+        # Ctrl-C is how one ends it.
+        pass
+    finally:
+        await consumer.close()
 
 
 async def bounds(
