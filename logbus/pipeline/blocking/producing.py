@@ -1,7 +1,7 @@
 """
 A producer that blocks: encoded batches in, requests to leaders out, and again until they are written.
 
-It belongs to one thread. Several requests are under way to each broker; whoever sends is held up only while more bytes
+It belongs to one thread, which has no other meanwhile. Several requests are under way to each broker; whoever sends is held up only while more bytes
 wait than may. What a leader's answer means is for :class:`~logbus.pipeline.blocking.lanes.Lane` to say; the first batch
 that cannot be written ends it all, as a task does.
 """
