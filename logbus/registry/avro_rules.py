@@ -19,7 +19,7 @@ PROMOTED = {
 """What values of a type can be read as besides."""
 
 DEEPEST = 200
-MOST_STEPS = 100_000
+MOST_STEPS = 30_000
 """Levels, and pairs of types, after which two schemas are held to be too intricate to compare."""
 
 

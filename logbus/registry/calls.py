@@ -14,7 +14,7 @@ from logbus.registry.entries import Entry
 from logbus.registry.errors import Code, RegistryRefusal
 from logbus.registry.limits import Limits
 from logbus.registry.model import AVRO, Reference, Schema
-from logbus.registry.parsing import Parsed, parse
+from logbus.registry.parsing import Check, Parsed, parse
 from logbus.registry.state import State
 
 LATEST = -1
@@ -135,8 +135,11 @@ class Outcome:
     entries: tuple[Entry, ...] = ()
 
 
-Steps = Generator[None, None, Outcome]
-"""Carries a request out; where it pauses, other things may happen on the broker."""
+Steps = Generator[Check | None, None, Outcome]
+"""
+Carries a request out. Where it pauses, other things may happen on the broker; what it gives is to be called first, in a
+thread if there is one, and what that raises is thrown into it.
+"""
 
 
 @frozen
@@ -174,7 +177,7 @@ class Call:
         for name in ("metadata", "ruleSet"):
             if body.get(name):
                 raise RegistryRefusal(Code.UNPROCESSABLE, f"The body has {name!r}, which is not supported here")
-        references = body.get("references") or []
+        references = [] if body.get("references") is None else body["references"]
         if not isinstance(references, list) or len(references) > self.limits.references:
             raise RegistryRefusal(
                 Code.INVALID_SCHEMA, f"The 'references' are no array of at most {self.limits.references}"
@@ -226,9 +229,16 @@ def no_version(told: object) -> RegistryRefusal:
 
 def run(steps: Steps) -> Outcome:
     """Carry out at once, without pauses."""
+    problem: RegistryRefusal | None = None
     while True:
         try:
-            next(steps)
+            check = next(steps) if problem is None else steps.throw(problem)
         except StopIteration as e:
             outcome: Outcome = e.value
             return outcome
+        problem = None
+        if check is not None:
+            try:
+                check()
+            except RegistryRefusal as e:
+                problem = e

@@ -7,9 +7,9 @@ from collections.abc import Generator, Iterable
 from logbus.registry.calls import Call
 from logbus.registry.errors import RegistryRefusal
 from logbus.registry.model import Schema
-from logbus.registry.parsing import Parsed, parsed, unreadable
+from logbus.registry.parsing import Check, Parsed, parsed, unreadable
 
-Problems = Generator[None, None, list[str]]
+Problems = Generator[Check | None, None, list[str]]
 
 
 def problems(call: Call, new: Parsed, subject: str) -> Problems:
@@ -33,7 +33,7 @@ def problems_with(call: Call, new: Parsed, level: str, versions: Iterable[tuple[
             break
         if schema == new.schema:
             continue
-        yield
+        yield None
         try:
             old = parsed(schema, call.find, call.limits)
         except RegistryRefusal as e:

@@ -1,11 +1,13 @@
 """
-From a schema's text to what can be compared; whether it is a schema is for fastavro and jsonschema to say as well, so
-that what is registered can be used with them.
+From a schema's text to what can be compared.
+
+Whether it is a schema is for fastavro and jsonschema to say as well, so that what is registered can be used with them.
+That may take seconds, so it is left to who knows where: :attr:`Parsed.check`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from attrs import frozen
@@ -22,12 +24,21 @@ Find = Callable[[Reference], Schema | None]
 """What a reference means; None: nothing."""
 
 
+Check = Callable[[], None]
+
+
 @frozen(eq=False)
 class Parsed:
-    """A schema, read, with what can be compared."""
+    """
+    A schema, read, with what can be compared.
+
+    :ivar check: asks the library of its type whether it is a schema, and raises a refusal if it is none. It may run in
+        a thread.
+    """
 
     schema: Schema
     meaning: AvroType | JsonDocument
+    check: Check
 
 
 def parse(text: str, schema_type: str, references: tuple[Reference, ...], find: Find, limits: Limits) -> Parsed:
@@ -45,12 +56,19 @@ def parse(text: str, schema_type: str, references: tuple[Reference, ...], find: 
     found = _Dependencies(find, limits)
     meaning: AvroType | JsonDocument
     if schema_type == AVRO:
-        meaning, means = _avro(value, found.all_of(references))
+        before = found.all_of(references)
+        known: dict[str, AvroType] = {}
+        for each in before:
+            known.update(read_avro(each, known).names)
+        avro = read_avro(value, known)
+        meaning, means, check = avro.type, avro.normal, _avro_check([*before, value])
     elif schema_type == JSON:
-        meaning, means = _json(value, references, find, found)
+        found.all_of(references)  # For the limits.
+        meaning = read_json_schema(value, found.documents(references))
+        means, check = value, _json_check(meaning)
     else:
         raise invalid_schema(f"the schemaType {schema_type!r:.50} is unknown; known are AVRO and JSON")
-    return Parsed(Schema(compact(value), digest_of(normal(means)), schema_type, references), meaning)
+    return Parsed(Schema(compact(value), digest_of(normal(means)), schema_type, references), meaning, check)
 
 
 def parsed(schema: Schema, find: Find, limits: Limits) -> Parsed:
@@ -106,6 +124,18 @@ class _Dependencies:
                 stack += [(self.one(each), False) for each in reversed(schema.references)]
         return [loads(each.text, self.limits.depth) for each in ordered]
 
+    def documents(self, references: tuple[Reference, ...]) -> dict[str, JsonDocument]:
+        """The same for JSON Schema, by the names of the references."""
+        done: dict[Schema, JsonDocument] = {}
+
+        def document(schema: Schema) -> JsonDocument:
+            if schema not in done:
+                others = {each.name: document(self.one(each)) for each in schema.references}
+                done[schema] = read_json_schema(loads(schema.text, self.limits.depth), others)
+            return done[schema]
+
+        return {each.name: document(self.one(each)) for each in references}
+
     def check(self, count: int, size: int) -> None:
         """:raise RegistryRefusal: that is too much."""
         if count > self.limits.references or size > self.limits.referenced_bytes:
@@ -115,57 +145,47 @@ class _Dependencies:
             )
 
 
-def _avro(value: Any, before: list[Any]) -> tuple[AvroType, Any]:
+def _avro_check(schemas: list[Any]) -> Check:
     try:
         import fastavro
     except ImportError:
         raise _missing("Avro", "fastavro") from None
-    known: dict[str, AvroType] = {}
-    for each in before:
-        known.update(read_avro(each, known).names)
-    schema = read_avro(value, known)
-    names: dict[str, Any] = {}
-    try:
-        for each in [*before, value]:
-            fastavro.parse_schema(each, named_schemas=names, _write_hint=False)
-    except RecursionError:
-        raise invalid_schema("it nests too deep for fastavro") from None
-    except Exception as e:  # It has errors of its own, and some of Python's.
-        raise invalid_schema(f"fastavro cannot read it: {type(e).__name__}: {e}") from None
-    return schema.type, schema.normal
+
+    def check() -> None:
+        names: dict[str, Any] = {}
+        try:
+            for each in schemas:
+                fastavro.parse_schema(each, named_schemas=names, _write_hint=False)
+        except Exception as e:  # It has errors of its own, and some of Python's.
+            raise invalid_schema(f"fastavro cannot read it: {type(e).__name__}: {e}") from None
+
+    return check
 
 
-def _json(value: Any, references: tuple[Reference, ...], find: Find, found: _Dependencies) -> tuple[JsonDocument, Any]:
+def _json_check(document: JsonDocument) -> Check:
     try:
         import jsonschema
     except ImportError:
         raise _missing("JSON Schema", "jsonschema") from None
-    found.all_of(references)  # For the limits.
-    done: dict[Schema, JsonDocument] = {}
-
-    def document(schema: Schema) -> JsonDocument:
-        if schema not in done:
-            others = {each.name: document(found.one(each)) for each in schema.references}
-            done[schema] = read_json_schema(loads(schema.text, found.limits.depth), others)
-        return done[schema]
-
-    others: Mapping[str, JsonDocument] = {each.name: document(found.one(each)) for each in references}
-    read = read_json_schema(value, others)
-    validator = {
+    dialects = {
         4: jsonschema.Draft4Validator,
         6: jsonschema.Draft6Validator,
         7: jsonschema.Draft7Validator,
         2019: jsonschema.Draft201909Validator,
         2020: jsonschema.Draft202012Validator,
-    }[read.dialect]
-    try:
-        error = next(iter(validator(validator.META_SCHEMA).iter_errors(value)), None)
-    except Exception as e:  # Of the library's, and of Python's.
-        raise invalid_schema(f"jsonschema cannot read it: {type(e).__name__}: {e}") from None
-    if error is not None:
-        where = "".join(f"/{each}" for each in error.absolute_path)
-        raise invalid_schema(f"at {where or '/'!r}: {error.message}")
-    return read, value
+    }
+    validator = dialects[document.dialect]
+
+    def check() -> None:
+        try:
+            error = next(iter(validator(validator.META_SCHEMA).iter_errors(document.root)), None)
+        except Exception as e:  # Of the library's, and of Python's.
+            raise invalid_schema(f"jsonschema cannot read it: {type(e).__name__}: {e}") from None
+        if error is not None:
+            where = "".join(f"/{each}" for each in error.absolute_path)
+            raise invalid_schema(f"at {where or '/'!r}: {error.message}")
+
+    return check
 
 
 def _missing(what: str, package: str) -> RegistryRefusal:

@@ -18,12 +18,13 @@ def register(call: Call, subject: str) -> Steps:
     state = call.state
     call.subject(subject)
     new = call.schema()
-    yield
+    yield None
     versions = state.versions(subject)
     for number in reversed(versions):
         if state.schemas[versions[number].id] == new.schema:
             return _registered(versions[number].id, number, new)
     check_writable(state, subject)
+    yield new.check
     body = call.request.json()
     given_id, given_version = _given(body, "id"), _given(body, "version")
     known = state.id_of(new.schema)
@@ -61,7 +62,7 @@ def look_up(call: Call, subject: str) -> Steps:
     if not call.state.versions(subject, deleted):
         raise no_subject(subject)
     new = call.schema()
-    yield
+    yield None
     versions = call.state.versions(subject, deleted)
     for number in reversed(versions):
         if call.state.schemas[versions[number].id] == new.schema:
@@ -81,6 +82,7 @@ def test(call: Call, subject: str, told: str | None) -> Steps:
         raise no_version(number)
     try:
         new = call.schema()
+        yield new.check
         if number is None:
             wrong = yield from problems(call, new, subject)
         else:

@@ -18,11 +18,9 @@ from twisted.python.failure import Failure
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.cluster import shielded
 from logbus.ilogbus import IBroker
-from logbus.registry.calls import Answer, Request, run
+from logbus.registry.calls import Answer, Request
 from logbus.registry.errors import Code, RegistryRefusal
 from logbus.registry.limits import Limits
-from logbus.registry.routes import answer
-from logbus.registry.state import State
 from logbus.registry.store import Store
 
 PLUGIN = "registry"
@@ -116,7 +114,7 @@ class RegistryService:
         leads = self._store.leadership()
         if leads is None:
             # Nothing was ever registered: nothing is made before it is needed.
-            outcome = run(answer(request, State(), self._limits, self._broker.cluster_id))
+            outcome = await self._store.rehearse(request)
             if not outcome.entries:
                 return outcome.answer
             await self._store.create()

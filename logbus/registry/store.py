@@ -12,15 +12,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
-from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.defer import Deferred, DeferredLock, maybeDeferred
 from twisted.internet.task import deferLater
+from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.ilogbus import IBroker, Leadership
 from logbus.registry.calls import Answer, Outcome, Request, Steps
 from logbus.registry.entries import Entry, decode, encode
+from logbus.registry.errors import RegistryRefusal
 from logbus.registry.limits import Limits
+from logbus.registry.parsing import Check
 from logbus.registry.routes import answer
 from logbus.registry.state import State
 
@@ -47,6 +50,7 @@ class Store:
     _read: Leadership | None = field(default=None, init=False)
     _reading: DeferredLock = field(factory=DeferredLock, init=False)
     _writing: DeferredLock = field(factory=DeferredLock, init=False)
+    _checking: DeferredLock = field(factory=DeferredLock, init=False)
     _busy: int = field(default=0, init=False)
     _strange: int = field(default=0, init=False)
     _log = Logger()
@@ -79,6 +83,10 @@ class Store:
             if e.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
 
+    async def rehearse(self, request: Request) -> Outcome:
+        """What would become of a request, if nothing were in the log."""
+        return await self._paced(self._steps(request, State()))
+
     async def perform(self, request: Request, deadline: float) -> Answer:
         """
         Carry a request out, which this broker must lead the topic for.
@@ -110,14 +118,27 @@ class Store:
         return answer(request, state, self._limits, self._broker.cluster_id)
 
     async def _paced(self, steps: Steps) -> Outcome:
-        """Carry out, with a turn of the reactor at each pause."""
+        """Carry out, with a turn of the reactor at each pause, and with what takes long in a thread."""
+        problem: RegistryRefusal | None = None
         while True:
             try:
-                next(steps)
+                check = next(steps) if problem is None else steps.throw(problem)
             except StopIteration as e:
                 outcome: Outcome = e.value
                 return outcome
-            await self._turn()
+            problem = None
+            if check is None:
+                await self._turn()
+                continue
+            try:
+                # One at a time: the threads are there for the disks.
+                await self._checking.run(self._in_thread, check)
+            except RegistryRefusal as e:
+                problem = e
+
+    def _in_thread(self, check: Check) -> Deferred[None]:
+        pool = getattr(self._clock, "getThreadPool", None)
+        return maybeDeferred(check) if pool is None else deferToThreadPool(self._clock, pool(), check)
 
     async def _append(self, entries: Sequence[Entry]) -> None:
         _, end = await self._broker.settled(TOPIC, 0)

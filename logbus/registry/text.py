@@ -27,8 +27,9 @@ def loads(text: str, depth: int) -> Any:
         elif found[0] in "]}":
             level -= 1
     try:
-        text.encode("utf-8")
-        return json.loads(text, object_pairs_hook=_object, parse_float=_decimal, parse_constant=_constant)
+        value = json.loads(text, object_pairs_hook=_object, parse_float=_decimal, parse_constant=_constant)
+        compact(value).encode("utf-8")
+        return value
     except json.JSONDecodeError as e:
         raise invalid_schema(f"it is not JSON: {e.msg} at line {e.lineno}, column {e.colno}") from None
     except UnicodeEncodeError:
