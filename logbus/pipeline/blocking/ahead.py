@@ -211,7 +211,7 @@ class FetchAhead:
         version = connection.version(_FETCH)
         if not self._topic_id.int:
             version = min(version, _BY_NAME)
-        epoch = self._brokers.topic(partition.topic).partitions[partition.partition].leader_epoch
+        epoch = self._brokers.led(partition).leader_epoch
         wanted = FetchPartition(
             partition=partition.partition,
             current_leader_epoch=epoch,
@@ -237,24 +237,32 @@ class FetchAhead:
         return self._replica
 
     def _check_topic(self) -> None:
-        """See that the topic is there, and the one that it was."""
+        """
+        See that the topic is there, and the one that was meant. What this process knows may be of before, and what
+        brokers say, too: it is asked again for a while.
+        """
         name = self._partition.topic
         try:
             topic = self._brokers.topic(name)
         except ApiError as e:
             if e.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
-            now = time.monotonic()
-            if self._missing_since is None:
-                self._missing_since = now
-            if now - self._missing_since >= _GONE_AFTER:
-                raise self._lost("the topic was deleted") from None
+            self._missing("the topic was deleted")
             raise
-        self._missing_since = None
         if not self._topic_id.int:
             self._topic_id = topic.topic_id
         elif topic.topic_id.int and topic.topic_id != self._topic_id:
-            raise self._lost("the topic was deleted, and another made with its name")
+            self._brokers.forget(name)
+            self._missing("the topic was deleted, and another made with its name")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {name!r} has the id {topic.topic_id} here")
+        self._missing_since = None
+
+    def _missing(self, why: str) -> None:
+        now = time.monotonic()
+        if self._missing_since is None:
+            self._missing_since = now
+        if now - self._missing_since >= _GONE_AFTER:
+            raise self._lost(why)
 
     def _take(self, data: PartitionData) -> bool:
         if data.preferred_read_replica >= 0 and self._replica < 0:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from attrs import evolve
 
-from logbus.client.topics import Node, Topic, newest, topic_of
+from logbus.client.topics import Node, Partition, Topic, newest, topic_of
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.pipeline.blocking.connection import Connection
@@ -77,9 +77,9 @@ class Brokers:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         return known
 
-    def leader_id(self, partition: TopicPartition) -> int:
+    def led(self, partition: TopicPartition) -> Partition:
         """
-        The broker that leads a partition, from what is known or by asking once.
+        Who leads a partition, and in which epoch, from what is known or by asking once.
 
         :raises ApiError: UNKNOWN_TOPIC_OR_PARTITION: there is no such partition; LEADER_NOT_AVAILABLE.
         """
@@ -93,7 +93,15 @@ class Brokers:
         if found.leader < 0 or found.leader not in self.nodes:
             self.forget(partition)
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
-        return found.leader
+        return found
+
+    def leader_id(self, partition: TopicPartition) -> int:
+        """
+        The broker that leads a partition.
+
+        :raises ApiError: as :meth:`led`.
+        """
+        return self.led(partition).leader
 
     def moved(self, partition: TopicPartition, leader: int, leader_epoch: int, nodes: Iterable[Node] = ()) -> bool:
         """

@@ -58,24 +58,35 @@ def read_range(
     """
     columns = Columns(headers)
     offset, stamped = start, False
-    with FetchAhead(brokers, partition, start, end, options or FetchOptions(), topic_id) as ahead:
-        for answer in ahead:
-            hidden, pos = CommittedFilter(answer.aborted), 0
-            for stop, stamps in answer.runs:
-                if stamps != stamped and columns.rows:
-                    yield Rows(columns.take(), stamped)
-                stamped = stamps
-                part = answer.data[:stop]
-                while pos < stop and offset < end:
-                    before = pos
-                    try:
+    failure: Exception | None = None
+    try:
+        with FetchAhead(brokers, partition, start, end, options or FetchOptions(), topic_id) as ahead:
+            for answer in ahead:
+                hidden, pos = CommittedFilter(answer.aborted), 0
+                for stop, stamps in answer.runs:
+                    if stamps != stamped and columns.rows:
+                        yield Rows(columns.take(), stamped)
+                    stamped = stamps
+                    part = answer.data[:stop]
+                    while pos < stop and offset < end:
+                        before = pos
                         pos, offset = extend_from_batches(
                             columns, part, hidden, offset, end, max_rows=batch_rows, max_bytes=batch_bytes, pos=pos
                         )
-                    except (DecodeError, ApiError) as e:
-                        code = e.code if isinstance(e, ApiError) else ErrorCode.CORRUPT_MESSAGE
-                        raise ApiError(code, f"{partition}: the batch at offset {offset} cannot be read: {e}") from e
-                    if columns.rows and (pos == before or columns.rows >= batch_rows or columns.nbytes >= batch_bytes):
-                        yield Rows(columns.take(), stamped)
+                        full = columns.rows >= batch_rows or columns.nbytes >= batch_bytes
+                        if columns.rows and (full or pos == before):
+                            yield Rows(columns.take(), stamped)
+    except DecodeError as e:
+        failure = ApiError(ErrorCode.CORRUPT_MESSAGE, _unreadable(partition, offset, e))
+    except ApiError as e:
+        failure = ApiError(e.code, _unreadable(partition, offset, e))
+    except Exception as e:
+        failure = e
     if columns.rows:
         yield Rows(columns.take(), stamped)
+    if failure is not None:
+        raise failure
+
+
+def _unreadable(partition: TopicPartition, offset: int, error: Exception) -> str:
+    return f"{partition}: offset {offset} cannot be read: {error}"

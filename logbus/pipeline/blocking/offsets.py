@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from logbus.errors import ErrorCode
 from logbus.model import NO_EPOCH, TopicPartition
 from logbus.pipeline.blocking.retry import Patience, api_error, is_retriable
 from logbus.pipeline.errors import Disconnected
@@ -18,15 +17,12 @@ from logbus.wire.messages.records import (
 
 if TYPE_CHECKING:
     from logbus.pipeline.blocking.brokers import Brokers
+    from logbus.pipeline.blocking.connection import Connection
 
 LATEST = -1
 """Instead of a time: the offset that the next record gets (KIP-32)."""
 EARLIEST = -2
 """Instead of a time: the first offset that is kept."""
-
-_MOVED = frozenset(
-    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.FENCED_LEADER_EPOCH}
-)
 
 
 class OffsetAt(NamedTuple):
@@ -57,20 +53,20 @@ def list_offsets(
     patience = Patience.of(brokers.settings, seconds)
     while len(answers) < len(wanted):
         failure: Exception | None = None
-        by_leader: dict[int, list[TopicPartition]] = {}
+        by_leader: dict[int, dict[TopicPartition, int]] = {}
         for partition in wanted:
             if partition not in answers:
                 try:
-                    by_leader.setdefault(brokers.leader_id(partition), []).append(partition)
+                    led = brokers.led(partition)
+                    by_leader.setdefault(led.leader, {})[partition] = led.leader_epoch
                 except Exception as e:
                     failure = _worse(failure, e)
-        for leader, partitions in by_leader.items():
+        for leader, epochs in by_leader.items():
             try:
-                failure = _worse(
-                    failure, _ask(brokers, leader, {each: wanted[each] for each in partitions}, committed, answers)
-                )
+                connection = brokers.node(leader)
+                failure = _worse(failure, _ask(brokers, connection, wanted, epochs, committed, answers))
             except Disconnected as e:
-                for each in partitions:
+                for each in epochs:
                     brokers.forget(each)
                 failure = _worse(failure, e)
         if failure is not None:
@@ -87,23 +83,28 @@ def _worse(one: Exception | None, other: Exception | None) -> Exception | None:
 
 def _ask(
     brokers: Brokers,
-    leader: int,
+    connection: Connection,
     wanted: Mapping[TopicPartition, int],
+    epochs: Mapping[TopicPartition, int],
     committed: bool,
     answers: dict[TopicPartition, OffsetAt],
 ) -> Exception | None:
+    """
+    Ask one broker.
+
+    :param epochs: leader epochs of the partitions to ask for.
+    """
     topics: dict[str, ListOffsetsTopic] = {}
-    for (name, index), timestamp in wanted.items():
-        epoch = brokers.topic(name).partitions[index].leader_epoch
-        topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[])).partitions.append(
-            ListOffsetsPartition(partition_index=index, timestamp=timestamp, current_leader_epoch=epoch)
+    for each, epoch in epochs.items():
+        topics.setdefault(each.topic, ListOffsetsTopic(name=each.topic, partitions=[])).partitions.append(
+            ListOffsetsPartition(partition_index=each.partition, timestamp=wanted[each], current_leader_epoch=epoch)
         )
     timeout_ms = int(brokers.settings.request_timeout * 1000)
-    response: ListOffsetsResponse = brokers.node(leader).request(
+    response: ListOffsetsResponse = connection.request(
         ListOffsetsRequest(isolation_level=int(committed), topics=list(topics.values()), timeout_ms=timeout_ms)
     )
     failure: Exception | None = None
-    left = set(wanted)
+    left = set(epochs)
     for topic in response.topics:
         for answer in topic.partitions:
             partition = TopicPartition(topic.name, answer.partition_index)

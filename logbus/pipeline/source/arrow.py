@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from logbus.model import TopicPartition
 from logbus.records.columns import ColumnData, HeaderData
@@ -53,6 +54,9 @@ def _binary(rows: int, validity: Any, offsets: Any, data: Any, kind: Any = None)
 def _headers(rows: int, data: HeaderData) -> Any:
     names = _binary(data.count, None, data.name_offsets, data.name_data, pa.string())
     contents = _binary(data.count, data.content_validity, data.content_offsets, data.content_data)
+    ends = pa.Array.from_buffers(pa.int32(), rows + 1, [None, pa.py_buffer(data.offsets)])
+    # A record without headers has none at all, as in Spark's Kafka source, not an empty list.
+    some = pc.not_equal(ends.slice(0, rows), ends.slice(1)).buffers()[1]
     structs = pa.StructArray.from_arrays([names, contents], fields=list(_HEADER))
     kind = SCHEMA_WITH_HEADERS.field("headers").type
-    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(data.offsets)], children=[structs])
+    return pa.Array.from_buffers(kind, rows, [some, pa.py_buffer(data.offsets)], children=[structs])
