@@ -19,7 +19,7 @@ import re
 import socket
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from twisted.internet.defer import Deferred
@@ -37,6 +37,7 @@ from logbus.client.connector.rebalance import Rounds
 from logbus.client.connector.registry import Registry
 from logbus.client.connector.streams import MessageStream
 from logbus.client.connector.znodes import MOST_STREAMS, GroupPaths, Subscription, is_legal_group
+from logbus.client.interceptors import ConsumerInterceptor, ConsumerInterceptors
 from logbus.errors import ConfigError, LogbusError
 from logbus.metastore.imetastore import SessionState
 from logbus.model import LEGAL_TOPIC_NAME, TopicPartition
@@ -70,6 +71,8 @@ class ConsumerConnector:
         delivered again by the next owner then.
     :param offsets_timeout: seconds that reading or committing offsets may take.
     :param exclude_internal_topics: filters do not see the brokers' own topics; all members must agree.
+    :param interceptors: see :class:`~logbus.client.interceptors.ConsumerInterceptor`; they hear of each record as its
+        stream hands it out, and of what is committed.
     :param wall_clock: seconds since 1970.
     :param reading: options of :class:`~logbus.client.fetcher.Fetcher`: ``max_wait``, ``max_bytes``, ``isolation`` and
         so on. ``queue_bytes`` is what each stream reads ahead.
@@ -97,6 +100,7 @@ class ConsumerConnector:
         finish_timeout: float = 1.0,
         offsets_timeout: float = 5.0,
         exclude_internal_topics: bool = True,
+        interceptors: Sequence[ConsumerInterceptor] = (),
         wall_clock: Callable[[], float] = time.time,
         **reading: Any,
     ) -> None:
@@ -126,6 +130,7 @@ class ConsumerConnector:
         self._reset: Reset = auto_offset_reset
         self._reading = reading
         self._positions = Positions()
+        self._interceptors = ConsumerInterceptors(tuple(interceptors))
         self._auto_commit = auto_commit
         self._rounds = Rounds(rebalance_max_retries)
         self._backoff = rebalance_backoff
@@ -239,7 +244,10 @@ class ConsumerConnector:
 
     def _stream(self) -> MessageStream:
         return MessageStream(
-            self._cluster, lambda: reader_of(self._cluster, self._reset, **self._reading), self._positions
+            self._cluster,
+            lambda: reader_of(self._cluster, self._reset, **self._reading),
+            self._positions,
+            self._interceptors,
         )
 
     def _check_fresh(self) -> None:
@@ -260,6 +268,7 @@ class ConsumerConnector:
             lambda: self._store.state is SessionState.CONNECTED,
             self._reset,
             self._reading.get("isolation") == "read_committed",
+            self._interceptors,
             self._auto_commit,
             self._finish_timeout,
             self._offsets_timeout,

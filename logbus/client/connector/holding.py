@@ -18,6 +18,8 @@ from logbus.client.connector.offsets import OffsetStorage
 from logbus.client.connector.positions import Positions
 from logbus.client.connector.reading import Reset, ends_of
 from logbus.client.connector.streams import MessageStream
+from logbus.client.groups import CommittedOffset
+from logbus.client.interceptors import ConsumerInterceptors
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
 
@@ -27,6 +29,7 @@ class Holding:
     """
     :ivar stream_of: the stream that gets the records of a topic, by topic and number.
     :ivar reachable: whether ZooKeeper can be reached; while it cannot, what we own may be somebody else's.
+    :ivar interceptors: hear of what was committed.
     :ivar auto_commit: commit what is done before it is let go.
     :ivar finish_timeout: seconds to wait for a record that is out of a stream before its partition is let go.
     :ivar offsets_timeout: seconds that reading or committing offsets may take.
@@ -40,6 +43,7 @@ class Holding:
     reachable: Callable[[], bool]
     reset: Reset
     committed_only: bool
+    interceptors: ConsumerInterceptors
     auto_commit: bool
     finish_timeout: float
     offsets_timeout: float
@@ -121,7 +125,10 @@ class Holding:
                     "somebody else's by now"
                 )
             failed = await self._in_time(self.storage.commit(offsets), "committing offsets")
-            self.positions.committed({each: offset for each, offset in offsets.items() if each not in failed})
+            kept = {each: offset for each, offset in offsets.items() if each not in failed}
+            self.positions.committed(kept)
+            if kept:
+                self.interceptors.on_commit({each: CommittedOffset(offset) for each, offset in kept.items()})
             for partition, error in failed.items():
                 raise LogbusError(f"{len(failed)} offsets cannot be committed, among them {partition}: {error}")
         finally:

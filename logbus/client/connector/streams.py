@@ -26,6 +26,7 @@ from logbus.client.connector.reading import (
     records_of,
 )
 from logbus.client.fetched import ConsumerRecord, Fetched
+from logbus.client.interceptors import ConsumerInterceptors
 from logbus.client.retry import is_retriable
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
@@ -54,6 +55,7 @@ class MessageStream:
     _cluster: Cluster
     _open_reader: OpenReader
     _positions: Positions
+    _interceptors: ConsumerInterceptors
     _partitions: dict[TopicPartition, None] = field(factory=dict, init=False)
     _reader: PartitionReader | None = field(default=None, init=False)
     _records: deque[ConsumerRecord] = field(factory=deque, init=False)
@@ -83,6 +85,9 @@ class MessageStream:
         record = self._records.popleft()
         after = record.offset + 1 if self._records else self._after
         self._in_hand = TopicPartition(record.topic, record.partition), after
+        if self._interceptors:
+            # Each when it is handed out: what waits behind it may yet be read anew, or by others.
+            self._interceptors.on_consume((record,))
         return record
 
     @property

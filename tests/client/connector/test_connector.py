@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 
 from logbus.client.connector import BlackList, ConsumerConnector, RebalanceFailed, WhiteList
 from logbus.client.fetched import ConsumerRecord
+from logbus.client.interceptors import ConsumerInterceptor
 from logbus.errors import ApiError, ConfigError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
 from tests.client.connector.kit import GroupCase
@@ -57,6 +58,38 @@ class MembersTests(GroupCase):
         self.group.settle(1)
         every = [(each.partition, each.value) for each in a.done + b.done]
         self.assertEqual(sorted(every), [(p, v) for p in range(4) for v in (b"1", b"2", b"3", b"4")])
+
+    def test_interceptors(self) -> None:
+        """
+        They hear of each record as it is handed out, once however members come and go, and of what is committed; what
+        they raise breaks nothing.
+        """
+        seen: list[tuple[int, int]] = []
+        committed: dict[TopicPartition, int] = {}
+
+        class Hears(ConsumerInterceptor):
+            def on_consume(self, records: Any) -> None:
+                seen.extend((each.partition, each.offset) for each in records)
+
+            def on_commit(self, offsets: Any) -> None:
+                committed.update((each, at.offset) for each, at in offsets.items())
+                raise ZeroDivisionError
+
+        hears = Hears()
+        for partition in range(4):
+            self.put(b"1", b"2", partition=partition)
+        a = self.group.reader("a", interceptors=[hears]).read({"t": 1})
+        self.group.settle(0.2)
+        b = self.group.reader("b", interceptors=[hears]).read({"t": 1})
+        self.group.settle(2)
+        for partition in range(4):
+            self.put(b"3", partition=partition)
+        self.group.settle(2)
+        for each in (a, b):
+            self.group.now(each.connector.shutdown())
+        self.assertEqual(sorted(seen), [(partition, offset) for partition in range(4) for offset in range(3)])
+        self.assertEqual(committed, {TopicPartition("t", partition): 3 for partition in range(4)})
+        self.assertGreater(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
 
     def test_what_stays_is_read_on(self) -> None:
         """A rebalance interrupts nothing but what changes hands: no record of the rest is read twice, or waits."""
