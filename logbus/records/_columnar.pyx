@@ -21,8 +21,6 @@ REVISION = 1
 cdef Py_ssize_t MIN_RECORD_SIZE = 7, MIN_HEADER_SIZE = 2
 cdef int64_t MAX_MS = INT64_MAX // 1000
 cdef Py_ssize_t LIMIT = COLUMN_LIMIT, GROWTH = NAME_GROWTH
-cdef Py_ssize_t WITHOUT_THE_LOCK = 64 * 1024
-"""From this size on other threads run meanwhile: to let go of the interpreter's lock and to get it back costs, too."""
 
 
 cdef struct Cells:
@@ -318,43 +316,46 @@ cdef class Columns:
         """Add the records of a batch whose offsets are from ``first`` on and below ``end``."""
         cdef Py_buffer view
         cdef Section section
-        cdef Rows rows
         cdef Py_ssize_t held = self.key.rows
         if self.is_busy:
-            raise RuntimeError("columns belong to one thread at a time: another one extends these")
+            raise RuntimeError("columns are used while they are being extended")
         section.count, section.first, section.last = count, first, end
         section.base_offset, section.last_offset_delta = base_offset, last_offset_delta
         section.base_timestamp, section.stamped = base_timestamp, append_time is not None
         section.append_time = append_time if section.stamped else 0
-        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         self.is_busy = True
+        try:
+            PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+            self.add(&view, &section)
+        finally:
+            self.is_busy = False
+        return self.key.rows - held
+
+    cdef int add(self, Py_buffer *view, Section *section) except -1:
+        # What is in the buffer, which is let go.
+        cdef Rows rows
         try:
             if not self.has_room(view.len):
                 raise OverflowError(f"columns of {self.held()} bytes have no room for records of {view.len}: take them")
-            if count < 0 or count > view.len // MIN_RECORD_SIZE:
-                raise DecodeError(f"{count} records cannot lie in {view.len} bytes")
+            if section.count < 0 or section.count > view.len // MIN_RECORD_SIZE:
+                raise DecodeError(f"{section.count} records cannot lie in {view.len} bytes")
             section.at = <const uint8_t *>view.buf
             section.end = section.at + view.len
-            self.begin(&rows, count, view.len)
-            if view.len < WITHOUT_THE_LOCK:
-                section.problem = read_rows(&section, &rows)
-            else:
-                with nogil:
-                    section.problem = read_rows(&section, &rows)
+            self.begin(&rows, section.count, view.len)
+            # The interpreter's lock is held: a megabyte takes less than a millisecond, and to let go was no gain.
+            section.problem = read_rows(section, &rows)
             if section.problem != NULL:
-                raise DecodeError(
-                    f"record {section.read} of {count} in {view.len} bytes is malformed: {section.problem.decode()}"
-                )
+                what = section.problem.decode()
+                raise DecodeError(f"record {section.read} of {section.count} in {view.len} bytes is malformed: {what}")
             if rows.name_bits & 0x80:
                 self.mend_names(&rows)
         finally:
-            self.is_busy = False
-            PyBuffer_Release(&view)
+            PyBuffer_Release(view)
         self.key.keep(&rows.key)
         self.value.keep(&rows.value)
         self.name.keep(&rows.name)
         self.content.keep(&rows.content)
-        return self.key.rows - held
+        return 0
 
     cdef int begin(self, Rows *rows, Py_ssize_t count, Py_ssize_t size) except -1:
         # Have room for all that a section of so many records and bytes can hold, and say where.
@@ -398,7 +399,7 @@ cdef class Columns:
     def take(self):
         """Hand over all rows, and be empty."""
         if self.is_busy:
-            raise RuntimeError("columns belong to one thread at a time: another one extends these")
+            raise RuntimeError("columns are used while they are being extended")
         cdef Py_ssize_t rows = self.key.rows
         headers = None
         if self.with_headers:

@@ -8,6 +8,7 @@ makes the same bytes where the installation finds a C compiler; :mod:`logbus.rec
 from __future__ import annotations
 
 from array import array
+from typing import Literal
 
 from logbus.records.checksum import Buffer
 from logbus.records.columnar import ColumnData, HeaderData
@@ -104,7 +105,7 @@ def _check_rows(data: ColumnData, start: int, stop: int) -> None:
         raise ValueError(f"rows {start} to {stop} are not among {data.rows}")
 
 
-def _numbers(kind: str, buf: Buffer, count: int, name: str) -> memoryview:
+def _numbers(kind: Literal["B", "i", "q"], buf: Buffer, count: int, name: str) -> memoryview:
     """The first ``count`` numbers of a buffer."""
     view = memoryview(buf).cast("B")
     size = array(kind).itemsize * count
