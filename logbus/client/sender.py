@@ -7,11 +7,10 @@ may leave is for :class:`~logbus.client.partition_queue.PartitionQueue` to say.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from attrs import frozen
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -24,6 +23,7 @@ from logbus.client.identity import Identity
 from logbus.client.metrics import ProducerMetrics
 from logbus.client.produce_requests import LAST_VERSION_BY_NAME, is_of_leader, outcomes_of, produce_request
 from logbus.client.producer_records import DeliveryFailed
+from logbus.client.tasks import Tasks
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
 from logbus.net.channel import Channel
@@ -31,6 +31,8 @@ from logbus.wire.messages.api_versions import ApiVersionsRequest
 
 _PRODUCE = 0
 _MOST_REQUESTS = 5
+_EARLY = 0.0005
+"""Seconds by which batches linger less: reactors wait for whole milliseconds, rounded up; on average this is right."""
 _LEADER_SHARE = 0.9
 """Of the time for a request the leader may use so much: it says itself that time is up, and keeps the connection."""
 
@@ -68,12 +70,13 @@ class Sender:
         self._accumulator = accumulator
         self._identity = identity
         self._options = options
+        self._linger = max(0.0, options.linger - _EARLY)
         self._metrics = metrics
         self._lane = cluster.lane("produce")
         self._requests: dict[int, int] = {}
         self._looking_up: set[str] = set()
         self._asked: dict[str, float] = {}
-        self._tasks: set[Deferred[None]] = set()
+        self._tasks = Tasks(self._went_wrong)
         self._deadlines = Deadlines(self._clock, options.delivery_timeout, self._expired)
         self._linger_timer: IDelayedCall | None = None
         self._wake_timer: IDelayedCall | None = None
@@ -90,9 +93,9 @@ class Sender:
         topic = batch.partition.topic
         if batch.created - self._asked.setdefault(topic, batch.created) > self._options.metadata_max_age:
             self._asked[topic] = batch.created
-            self._start(self._ask_again(topic))
+            self._tasks.start(self._ask_again(topic))
         if self._linger_timer is None:
-            self._linger_timer = self._clock.callLater(0 if self.hurried else self._options.linger, self._lingered)
+            self._linger_timer = self._clock.callLater(0 if self.hurried else self._linger, self._lingered)
         elif self.hurried:
             self._linger_timer.reset(0)
 
@@ -128,8 +131,7 @@ class Sender:
         for timer in (self._linger_timer, self._wake_timer):
             if timer is not None and timer.active():
                 timer.cancel()
-        for task in list(self._tasks):
-            task.cancel()
+        self._tasks.cancel()
         self._identity.close()
         self.give_up(error)
         for queue in self._accumulator.queues():
@@ -202,7 +204,7 @@ class Sender:
     def _dispatch(self, leader: int, batches: list[Batch]) -> None:
         self._requests[leader] = self._requests.get(leader, 0) + 1
         self._metrics.requests += 1
-        self._start(self._deliver(leader, batches))
+        self._tasks.start(self._deliver(leader, batches))
 
     async def _deliver(self, leader: int, batches: list[Batch]) -> None:
         outcomes: Sequence[Outcome]
@@ -309,7 +311,7 @@ class Sender:
     def _look_up(self, name: str) -> None:
         if name not in self._looking_up:
             self._looking_up.add(name)
-            self._start(self._find_leaders(name))
+            self._tasks.start(self._find_leaders(name))
 
     async def _ask_again(self, name: str) -> None:
         """Of a topic that is written to without errors one would not hear otherwise that it has more partitions."""
@@ -355,7 +357,7 @@ class Sender:
         """Batches that have grown for long enough may be sent."""
         self._linger_timer = None
         now = self._clock.seconds()
-        linger = 0.0 if self.hurried else self._options.linger
+        linger = 0.0 if self.hurried else self._linger
         oldest = self._accumulator.make_ready(now - linger)
         if oldest is not None:
             self._linger_timer = self._clock.callLater(max(0.0, oldest + linger - now), self._lingered)
@@ -381,20 +383,5 @@ class Sender:
         why = f": {queue.trouble}" if queue.trouble is not None else ""
         return DeliveryFailed(f"{batch.partition}: given up after {seconds:.1f} s, {tried}{why}")
 
-    def _start(self, coroutine: Coroutine[Deferred[Any], Any, None]) -> None:
-        task = Deferred.fromCoroutine(coroutine)
-        if task.called:
-            task.addErrback(self._went_wrong)
-            return
-        self._tasks.add(task)
-
-        def ended(result: object) -> None:
-            self._tasks.discard(task)
-            if isinstance(result, Failure):
-                self._went_wrong(result)
-
-        task.addBoth(ended)
-
     def _went_wrong(self, failure: Failure) -> None:
-        if not failure.check(CancelledError):
-            self._log.failure("sending failed", failure=failure)
+        self._log.failure("sending failed", failure=failure)

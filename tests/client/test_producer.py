@@ -58,6 +58,20 @@ class ProducerTests(SynchronousTestCase):
         self.assertEqual(self.values(), [b"0", b"1", b"2"])
         self.assertEqual(producer.buffered, 0)
 
+    def test_linger_within_the_reactors_grain(self) -> None:
+        """
+        A batch may leave half a millisecond early, as reactors are late by up to a whole one; not before.
+        """
+        self.brokers.add("t")
+        producer = self.producer()
+        producer.send("t", b"x")
+        self.lingered()
+        sent = producer.send("t", b"y")
+        self.brokers.settle(0.0094)
+        self.assertEqual(len(self.brokers.requests("Produce")), 1)
+        self.brokers.settle(0.0002)
+        self.successResultOf(sent)
+
     def test_flush_does_not_wait_for_the_linger(self) -> None:
         """
         A flush sends at once, also what still waits for its topic to be known, and fires when all is answered.
