@@ -2,6 +2,7 @@
 The Twisted-native client beside aiokafka (with its compiled extension) and kafka-python, against one broker::
 
     python -m benchmarks.clients [--rounds 3] [--records 100000] [--sizes 100,1000] [--jobs produce,consume,latency]
+        [--rate 1000] [--linger 0.005]
 
 The libraries take turns, each in a process of its own; ratios are between medians of one run. Beside records a second
 the CPU time that a record costs the client is told: it does not depend on what else the machine does.
@@ -19,11 +20,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from benchmarks.client_drivers import DRIVERS, WARMING
+from benchmarks.client_drivers import DRIVERS, LINGER, WARMING
 from benchmarks.compare.systems import Logbus, Running, start
 
 OURS = "logbus"
-RATE = 1000
 Figures = dict[str, float]
 
 
@@ -56,14 +56,15 @@ def say(what: str, figures: dict[str, list[Figures]], name: str, best: str) -> N
     print(f"{what:<24}{told};  {' and '.join(ratios)}", flush=True)
 
 
-def measure(broker: Running, libraries: Sequence[str], job: str, size: int, records: int, rounds: int) -> None:
+def measure(broker: Running, libraries: Sequence[str], job: str, size: int, options: argparse.Namespace) -> None:
     """All libraries do a job by turns."""
+    records, rate = options.records, options.rate
     figures: dict[str, list[Figures]] = {library: [] for library in libraries}
     shared = f"shared-{size}"
     if job == "consume":
         broker.admin.create_topic(shared, 1, {})
         drive(OURS, "produce", broker, shared, records, size)
-    for n in range(rounds):
+    for n in range(options.rounds):
         for library in libraries:
             topic = shared
             if job != "consume":
@@ -71,11 +72,11 @@ def measure(broker: Running, libraries: Sequence[str], job: str, size: int, reco
                 broker.admin.create_topic(topic, 1, {})
                 time.sleep(0.2)
             if job == "latency":
-                found = drive(library, job, broker, topic, 5 * RATE, size, float(RATE))
+                found = drive(library, job, broker, topic, int(5 * rate), size, rate, options.linger)
             else:
                 found = drive(library, job, broker, topic, records - (WARMING if job == "consume" else 0), size)
             figures[library].append(found)
-    print(f"{job}, {size} B")
+    print(f"{job}, {size} B" + (f", {rate:g} a second, linger {options.linger:g} s" if job == "latency" else ""))
     if job == "latency":
         say("  p50, ms", figures, "p50_ms", "low")
         say("  p99, ms", figures, "p99_ms", "low")
@@ -92,6 +93,8 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--sizes", default="100,1000")
     parser.add_argument("--jobs", default="produce,consume,latency")
+    parser.add_argument("--rate", type=float, default=1000, help="of latency: records a second")
+    parser.add_argument("--linger", type=float, default=LINGER, help="of latency: seconds")
     parser.add_argument("--libraries", default=",".join(DRIVERS))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="logbus-clients-") as name:
@@ -99,7 +102,7 @@ def main() -> None:
         try:
             for job in options.jobs.split(","):
                 for size in map(int, options.sizes.split(",")):
-                    measure(broker, options.libraries.split(","), job, size, options.records, options.rounds)
+                    measure(broker, options.libraries.split(","), job, size, options)
         finally:
             broker.stop()
 
