@@ -14,7 +14,8 @@ from typing import TypeVar
 
 from attrs import define, field
 
-from logbus.records.murmur import murmur2, partition_for_key
+from logbus.records.encoding import partition_for_key
+from logbus.records.murmur import murmur2
 
 __all__ = ["Partitioner", "RoundRobin", "Uniform", "choose", "murmur2", "partition_for_key"]
 

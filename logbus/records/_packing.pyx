@@ -13,7 +13,7 @@ from libc.string cimport memcpy
 
 from logbus.records.packing import MAX_RECORD, NO_TIMESTAMP
 
-REVISION = 1
+REVISION = 2
 
 cdef int64_t LARGEST = MAX_RECORD
 cdef int64_t NONE = NO_TIMESTAMP
@@ -288,6 +288,13 @@ cdef inline uint32_t murmur2(const uint8_t *data, uint32_t size) noexcept nogil:
         h = (h ^ k) * m
     h = (h ^ h >> 13) * m
     return h ^ h >> 15
+
+
+def partition_for_key(bytes key not None, int32_t count):
+    """As :func:`logbus.records.murmur.partition_for_key`."""
+    if count <= 0:
+        raise ValueError(f"{count} partitions: a key goes to one of 1 or more")
+    return (murmur2(<const uint8_t *><const char *>key, len(key)) & 0x7FFFFFFF) % <uint32_t>count
 
 
 def partitions_of_keys(data, Py_ssize_t start, Py_ssize_t stop, int32_t count):

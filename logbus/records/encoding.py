@@ -11,7 +11,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from logbus.records import columnar, gathering, kernel, packing
+from logbus.records import columnar, gathering, kernel, murmur, packing
 
 
 def _chosen(pure: ModuleType, name: str) -> ModuleType:
@@ -42,9 +42,11 @@ if IS_COMPILED:
     encode_record = _kernel.encode_record
     decode_records = _kernel.decode_records
 
+partition_for_key = murmur.partition_for_key
 encode_columns = packing.encode_columns
 partitions_of_keys = packing.partitions_of_keys
 if PACKING_IS_COMPILED:
+    partition_for_key = _packing.partition_for_key
     encode_columns = _packing.encode_columns
     partitions_of_keys = _packing.partitions_of_keys
 

@@ -24,5 +24,13 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, count: int) -> int:
-    """The partition, out of ``count``, of every record with this key."""
+    """
+    The partition, out of ``count``, of every record with this key.
+
+    This is the twin of the compiled one; :mod:`logbus.records.encoding` chooses.
+
+    :raises ValueError: there are no partitions.
+    """
+    if count <= 0:
+        raise ValueError(f"{count} partitions: a key goes to one of 1 or more")
     return (murmur2(key) & 0x7FFFFFFF) % count

@@ -15,7 +15,7 @@ from logbus.records.columnar import ColumnData, HeaderData
 from logbus.records.kernel import encode_record
 from logbus.records.murmur import partition_for_key
 
-REVISION = 1
+REVISION = 2
 """Grows whenever what is exported here changes: a compiled twin of another one is left alone."""
 
 NO_TIMESTAMP = -1

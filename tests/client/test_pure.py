@@ -19,6 +19,7 @@ from logbus.client.routing import Router
 from logbus.errors import ApiError, ConfigError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.net.channel import Disconnected
+from logbus.records import murmur
 from logbus.records.batch import decode_batch
 
 P0 = TopicPartition("t", 0)
@@ -55,6 +56,20 @@ class PartitionTests(SynchronousTestCase):
             b"abc": 479470107,
         }.items():
             self.assertEqual(murmur2(data), signed & 0xFFFFFFFF, data)
+            for count in (1, 6, 1000, 2**31 - 1):
+                # Also by the compiled twin, if there is one.
+                self.assertEqual(partition_for_key(data, count), (signed & 0x7FFFFFFF) % count)
+
+    @given(st.binary(max_size=70), st.integers(min_value=-2, max_value=2**31 - 1))
+    def test_twins(self, key: bytes, count: int) -> None:
+        """
+        The compiled one says what the other says, and refuses what it refuses.
+        """
+        if count <= 0:
+            for twin in (partition_for_key, murmur.partition_for_key):
+                self.assertIn("partitions", str(self.assertRaises(ValueError, twin, key, count)))
+        else:
+            self.assertEqual(partition_for_key(key, count), murmur.partition_for_key(key, count))
 
     @given(st.binary(max_size=40), st.integers(min_value=1, max_value=50))
     def test_keys_stay_in_range(self, key: bytes, count: int) -> None:
