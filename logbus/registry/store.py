@@ -144,7 +144,7 @@ class Store:
         _, end = await self._broker.settled(TOPIC, 0)
         if self._next < end:
             raise ApiError(
-                ErrorCode.CONCURRENT_TRANSACTIONS,
+                ErrorCode.INVALID_TXN_STATE,
                 f"somebody has a transaction open on {TOPIC}-0; what is behind offset {self._next} is not known",
             )
         try:

@@ -147,7 +147,9 @@ def _put(schema: Any, place: list[Any], value: Any) -> Any:
 @st.composite
 def data_of(draw: st.DrawFn, schema: Any, names: dict[str, Any] | None = None, depth: int = 0) -> Any:
     """A value of a type, small where it could go on for ever; branches of unions are named where it matters."""
-    names = {} if names is None else names
+    if names is None:
+        found = [_at(schema, place) for place in _places(schema, [])]
+        names = {each["name"]: each for each in found if isinstance(each, dict) and "name" in each}
     if isinstance(schema, str) and schema in names:
         schema = names[schema]
     if isinstance(schema, list):
@@ -157,8 +159,6 @@ def data_of(draw: st.DrawFn, schema: Any, names: dict[str, Any] | None = None, d
         named = picked["name"] if isinstance(picked, dict) and "name" in picked else picked
         return (named, value) if isinstance(named, str) and named not in ("array", "map") else value
     kind = schema if isinstance(schema, str) else schema["type"]
-    if isinstance(schema, dict) and "name" in schema:
-        names[schema["name"]] = schema
     match kind:
         case "null":
             return None

@@ -1,0 +1,224 @@
+"""The registry of one broker: what is in the log is what is answered."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from attrs import evolve
+from twisted.internet.defer import Deferred, fail
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.errors import ApiError, ErrorCode
+from logbus.records.batch import Record, encode_batch
+from logbus.registry.calls import Answer, Request
+from logbus.registry.entries import decode
+from logbus.registry.limits import Limits
+from logbus.registry.resource import RegistryPlugin
+from logbus.registry.service import RegistryService
+from logbus.registry.store import TOPIC
+from tests.handlers.kit import MemoryBroker
+from tests.registry.kit import GIFT, ORDER, PRICE
+
+
+def request(method: str, path: str, body: Any = None) -> Request:
+    """Something asked."""
+    data = b"" if body is None else json.dumps(body).encode()
+    return Request(method, tuple(part for part in path.split("/") if part), {}, data)
+
+
+def registration(subject: str, schema: Any) -> Request:
+    """A schema to register."""
+    return request("POST", f"/subjects/{subject}/versions", {"schema": json.dumps(schema)})
+
+
+class ServiceCase(SynchronousTestCase):
+    """A broker with a registry."""
+
+    def setUp(self) -> None:
+        self.server = MemoryBroker().start()
+        self.addCleanup(self.close)
+        self.service = RegistryService(self.server.broker)
+
+    def asked(self, what: Request) -> tuple[int, Any]:
+        """What is answered, without more than a second passing."""
+        answers: list[Answer] = []
+        self.service.answer(what).addCallback(answers.append)
+        for _ in range(40):
+            if answers:
+                return answers[0].status, json.loads(answers[0].body)
+            self.server.reactor.advance(0.025)
+        raise AssertionError("no answer")
+
+    def register(self, subject: str, schema: Any) -> Any:
+        """Its id, or the code of the refusal."""
+        _, found = self.asked(registration(subject, schema))
+        return found.get("id", found.get("error_code"))
+
+    def close(self) -> None:
+        """The broker that runs by now."""
+        self.server.close()
+
+    def restart(self) -> None:
+        """The broker begins anew with what its disk holds."""
+        self.server.stop()
+        self.server = MemoryBroker(disks=self.server.disks, ensemble=self.server.ensemble).start()
+        self.service = RegistryService(self.server.broker)
+
+    def log(self) -> list[Any]:
+        """What is in the topic."""
+        return [decode(each.key, each.value) for each in self.server.broker.read(TOPIC, 0, 0)]
+
+
+class ServiceTests(ServiceCase):
+    """Requests, and what becomes of the log."""
+
+    def test_nothing_before_it_is_needed(self) -> None:
+        """Who only looks, or asks for what is refused, makes no topic."""
+        self.assertEqual(self.asked(request("GET", "/subjects")), (200, []))
+        self.assertEqual(self.register("s", {"type": "what"}), 42201)
+        self.assertEqual(dict(self.server.broker.topics()), {})
+
+    def test_the_topic(self) -> None:
+        """It has one partition, and is compacted."""
+        self.assertEqual(self.register("s", ORDER), 1)
+        topic = self.server.broker.metadata.topics[TOPIC]
+        self.assertEqual(len(topic.partitions), 1)
+        self.assertEqual(topic.configs["cleanup.policy"], "compact")
+        self.assertEqual(len(self.log()), 1)
+
+    def test_restart(self) -> None:
+        """A broker that begins anew knows what it knew, and goes on counting."""
+        self.register("s", ORDER)
+        self.register("s", GIFT)
+        self.restart()
+        self.assertEqual(self.asked(request("GET", "/subjects/s/versions")), (200, [1, 2]))
+        self.assertEqual([self.register("s", GIFT), self.register("t", "int")], [2, 3])
+
+    def test_at_once(self) -> None:
+        """Whoever comes at the same time with the same schema gets the same id; others get others."""
+        schemas = [ORDER, "int", ORDER, "int", "long", ORDER]
+        answers: list[Answer] = []
+        for index, schema in enumerate(schemas):
+            self.service.answer(registration(f"s{index}", schema)).addCallback(answers.append)
+        self.server.reactor.pump([0.025] * 80)
+        ids = [json.loads(each.body)["id"] for each in answers]
+        self.assertEqual(len(ids), len(schemas))
+        self.assertEqual(sorted(ids), [1, 1, 1, 2, 2, 3])
+
+    def test_others_write(self) -> None:
+        """What others write into the topic is read: an entry counts, and what is none is passed over."""
+        self.register("s", ORDER)
+        (key, value), *_ = [(each.key, each.value) for each in self.server.broker.read(TOPIC, 0, 0)]
+        other = (key.replace(b'"s"', b'"o"'), value.replace(b'"id":1', b'"id":40').replace(b'"s"', b'"o"'))
+        for record in ((b"hello", b"you"), other, (b"{}", None)):
+            self.server.now(self.server.broker.append(TOPIC, [record]))
+        self.assertEqual(self.asked(request("GET", "/subjects")), (200, ["o", "s"]))
+        self.assertEqual(self.register("t", "int"), 41)
+
+    def test_open_transaction(self) -> None:
+        """While somebody has a transaction open on the topic nothing is written: nobody knows what is behind it."""
+        self.register("s", ORDER)
+        batch = encode_batch(
+            [Record(0, 0, b"{}", b"")], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True
+        )
+        self.server.broker.replicas.leader(TOPIC, 0).append(batch, 0)
+        self.assertEqual(self.asked(request("GET", "/subjects")), (200, ["s"]))
+        status, found = self.asked(request("PUT", "/config", {"compatibility": "NONE"}))
+        self.assertEqual((status, found["error_code"]), (500, 50001))
+        self.assertIn("transaction open", found["message"])
+
+    def test_doubtful_write(self) -> None:
+        """A write that failed may be in the log all the same: what is there is read before it is tried again."""
+        self.register("s", ORDER)
+        append = self.server.broker.append
+
+        def failing(*given: Any) -> Deferred[Any]:
+            append(*given)
+            return fail(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full"))
+
+        self.server.broker.append = failing  # type: ignore[assignment]
+        self.assertEqual(self.register("s", GIFT), 2)
+        self.assertEqual(len(self.log()), 2)
+        status, found = self.asked(request("DELETE", "/subjects/s"))
+        self.assertEqual((status, found["error_code"]), (500, 50001))
+        self.assertIn("the disk is full", found["message"])
+        self.server.broker.append = append  # type: ignore[method-assign]
+        self.assertEqual(self.asked(request("GET", "/subjects")), (200, []))
+        self.assertEqual(self.register("t", PRICE), 3)
+
+    def test_deleted_topic(self) -> None:
+        """Who deletes the topic deletes the registry; the next schema is its first."""
+        self.register("s", ORDER)
+        self.register("s", GIFT)
+        self.server.now(self.server.broker.topic_admin.delete_topics([TOPIC]))
+        self.assertEqual(self.asked(request("GET", "/subjects")), (200, []))
+        self.assertEqual(self.register("t", "int"), 1)
+        self.assertEqual(self.asked(request("GET", "/subjects")), (200, ["t"]))
+
+    def test_deleted_records(self) -> None:
+        """Who deletes the topic's records deletes what they say, and no more."""
+        self.register("s", ORDER)
+        self.register("t", "int")
+        self.server.now(Deferred.fromCoroutine(self.server.broker.replicas.delete_records(TOPIC, 0, 1)))
+        self.restart()
+        self.assertEqual(self.asked(request("GET", "/subjects")), (200, ["t"]))
+        self.assertEqual(self.register("u", GIFT), 3)
+
+    def test_too_many(self) -> None:
+        """Requests that wait are bounded."""
+        self.register("s", ORDER)
+        self.service = RegistryService(self.server.broker, evolve(Limits(), requests=2))
+        self.register("s", ORDER)
+        append, held = self.server.broker.append, list[Deferred[Any]]()
+
+        def holding(*given: Any) -> Deferred[Any]:
+            held.append(Deferred())
+            return held[-1]
+
+        self.server.broker.append = holding  # type: ignore[assignment]
+        waiting = [self.service.answer(registration("s", each)) for each in (GIFT, PRICE)]
+        self.server.reactor.advance(0.1)
+        self.assertEqual(self.asked(request("GET", "/subjects"))[0], 503)
+        self.server.broker.append = append  # type: ignore[method-assign]
+        late: list[Answer] = []
+        for each in waiting:
+            each.addCallback(late.append)
+        self.server.reactor.pump([1.0] * 31)
+        self.assertEqual([each.status for each in late], [500, 500])
+        self.assertEqual({json.loads(each.body)["error_code"] for each in late}, {50002})
+        # Nobody waits for the second any more: it is not begun.
+        held[0].errback(ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
+        self.assertEqual(self.asked(request("GET", "/subjects/s/versions")), (200, [1]))
+
+    def test_mistake(self) -> None:
+        """A mistake of ours is an answer, and in the log."""
+        self.server.broker.leadership = None  # type: ignore[assignment]
+        status, found = self.asked(request("GET", "/subjects"))
+        self.assertEqual((status, found["error_code"]), (500, 50001))
+        self.assertEqual(len(self.flushLoggedErrors(TypeError)), 1)
+
+    def test_gone(self) -> None:
+        """Who does not wait any more leaves nothing behind."""
+        self.register("s", ORDER)
+        held: Deferred[Any] = Deferred()
+        self.server.broker.append = lambda *given: held  # type: ignore[assignment]
+        before = len(self.server.reactor.getDelayedCalls())
+        waiting = self.service.answer(registration("s", GIFT))
+        self.server.reactor.advance(0.1)
+        waiting.addErrback(lambda _: None)
+        waiting.cancel()
+        self.assertEqual(len(self.server.reactor.getDelayedCalls()), before)
+
+
+class PluginTests(ServiceCase):
+    """How it is mounted."""
+
+    def test_two_listeners(self) -> None:
+        """Two admin listeners of a broker share one registry; another broker has its own."""
+        plugin = RegistryPlugin()
+        first = plugin.resource(self.server.broker)
+        self.assertIs(plugin.resource(self.server.broker), first)
+        other = MemoryBroker().start()
+        self.addCleanup(other.close)
+        self.assertIsNot(plugin.resource(other.broker), first)
