@@ -6,7 +6,8 @@ topics, which offsets the files hold: so records and offsets are committed toget
 not at all. The state of the table is what all commits in order make; a snapshot is such a state, to begin from.
 
 A commit of kind ``claim`` changes nothing: a job writes it before it begins. The number is then taken, and the job that
-worked before cannot commit what it has not committed yet.
+worked before cannot commit what it has not committed yet. One of kind ``loss`` names offsets that cannot be loaded any
+more, and shall not be asked for again.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Kind(Enum):
 
     CLAIM = "claim"
     LOAD = "load"
+    LOSS = "loss"
     COMPACT = "compact"
 
 
@@ -90,9 +92,11 @@ class Commit:
     :ivar staging: the directory below the table in which the new files are until they are moved; "" for none.
     :ivar added: the new files, by the paths they are to have.
     :ivar removed: paths of files that are no longer part of the table.
-    :ivar offsets: what the new files hold, by topic; of a compaction nothing, as the table held it before.
+    :ivar offsets: what the new files hold, by topic; of a compaction nothing, as the table held it before; of a loss
+        what is gone.
     :ivar records: rows in the new files;  ``quarantined``: those of them that could not be read.
     :ivar schema: of the table from here on, as Spark's JSON; None: as it was.
+    :ivar batch: whoever numbers its batches itself, and the number of this one; so it is not written twice.
     """
 
     number: int
@@ -106,6 +110,7 @@ class Commit:
     records: int = 0
     quarantined: int = 0
     schema: Any = None
+    batch: tuple[str, int] | None = None
 
     def as_json(self) -> bytes:
         """The document."""
@@ -124,6 +129,7 @@ class Commit:
             "records": self.records,
             "quarantined": self.quarantined,
             "schema": self.schema,
+            "batch": self.batch,
         }
 
     @classmethod
@@ -151,8 +157,9 @@ class Commit:
                 records=document["records"],
                 quarantined=document["quarantined"],
                 schema=document["schema"],
+                batch=None if document["batch"] is None else (str(document["batch"][0]), int(document["batch"][1])),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as e:
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as e:
             raise LakeError(f"{name} is not a commit of a table: {e!r}") from e
 
 
@@ -164,8 +171,10 @@ class State:
     :ivar number: the last commit's; 0 before the first.
     :ivar writer: who wrote it.
     :ivar files: what the table consists of, by path.
-    :ivar offsets: what is in it, by topic.
+    :ivar offsets: what is in it, or lost, by topic.
+    :ivar lost: what of these is lost.
     :ivar schema: of its rows, as Spark's JSON; None before the first.
+    :ivar batches: the latest of whoever numbers its batches itself.
     :ivar last_change: the last commit that was no claim: its files may not have been moved yet.
     """
 
@@ -173,7 +182,9 @@ class State:
     writer: str = ""
     files: Mapping[str, DataFile] = field(factory=dict)
     offsets: Mapping[str, TopicOffsets] = field(factory=dict)
+    lost: Mapping[str, TopicOffsets] = field(factory=dict)
     schema: Any = None
+    batches: Mapping[str, int] = field(factory=dict)
     last_change: Commit | None = None
 
     def after(self, commit: Commit) -> State:
@@ -192,21 +203,19 @@ class State:
             if each.path in files:
                 raise LakeError(f"commit {commit.number} adds {each.path}, which the table has already")
             files[each.path] = each
-        offsets = dict(self.offsets)
-        for name, added in commit.offsets.items():
-            before = offsets.get(name)
-            offsets[name] = added if before is None else before.merged(name, added)
         return State(
             number=commit.number,
             writer=commit.writer,
             files=files,
-            offsets=offsets,
+            offsets=_with(self.offsets, commit.offsets),
+            lost=_with(self.lost, commit.offsets) if commit.kind is Kind.LOSS else self.lost,
             schema=self.schema if commit.schema is None else commit.schema,
+            batches=self.batches if commit.batch is None else {**self.batches, commit.batch[0]: commit.batch[1]},
             last_change=self.last_change if commit.kind is Kind.CLAIM else commit,
         )
 
     def held(self, topic: str, partition: int) -> Offsets:
-        """What the table has of a partition."""
+        """What need not be loaded of a partition: what the table has, and what is lost."""
         known = self.offsets.get(topic)
         return Offsets() if known is None else known.partitions.get(partition, Offsets())
 
@@ -218,7 +227,9 @@ class State:
                 "writer": self.writer,
                 "files": [attrs.asdict(each) for each in self.files.values()],
                 "offsets": _topics_document(self.offsets),
+                "lost": _topics_document(self.lost),
                 "schema": self.schema,
+                "batches": dict(self.batches),
                 "last_change": None if self.last_change is None else self.last_change._document(),
             }
         )
@@ -238,11 +249,20 @@ class State:
                 writer=document["writer"],
                 files={each.path: each for each in _files(document["files"])},
                 offsets=_topics(document["offsets"]),
+                lost=_topics(document["lost"]),
                 schema=document["schema"],
+                batches={str(name): int(number) for name, number in document["batches"].items()},
                 last_change=None if change is None else Commit._of(name, change),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as e:
             raise LakeError(f"{name} is not a snapshot of a table: {e!r}") from e
+
+
+def _with(before: Mapping[str, TopicOffsets], more: Mapping[str, TopicOffsets]) -> Mapping[str, TopicOffsets]:
+    return {
+        **before,
+        **{name: before[name].merged(name, added) if name in before else added for name, added in more.items()},
+    }
 
 
 def _dumped(document: Mapping[str, Any]) -> bytes:

@@ -1,0 +1,126 @@
+"""
+Where the batches of a stream go: topics and tables, each batch once.
+
+Spark may ask for a batch again after a failure. Both kinds of output note the number of the last batch together with
+its rows, in one transaction or one commit, and pass over what they have.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attrs import define, field, frozen
+
+from logbus.pipeline.errors import OptionError
+from logbus.pipeline.lake import schemas
+from logbus.pipeline.lake.manifest import Kind
+from logbus.pipeline.lake.table import Table
+from logbus.pipeline.sink.options import EXACTLY_ONCE
+from logbus.pipeline.sink.options import read as read_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Output(Protocol):
+    """Something that takes batches."""
+
+    def open(self, spark: SparkSession) -> None:
+        """Called once, before the first batch."""
+
+    def write(self, rows: DataFrame, query: str, number: int) -> None:
+        """Take a batch, unless it was taken already."""
+
+
+@frozen
+class ToTopic:
+    """
+    JSON objects in a topic, by transactions.
+
+    :ivar options: of ``format("logbus")``: ``topic``, how to connect and to produce.
+    :ivar key: columns of which the records' keys are made, as a JSON object; all rows of a key go to one partition.
+    :ivar tasks: that write; it stays the same while the query lives.
+    :raise OptionError: an option is wrong.
+    """
+
+    options: Mapping[str, str]
+    key: Sequence[str] = ()
+    tasks: int = 2
+
+    def __attrs_post_init__(self) -> None:
+        given = {"deliveryGuarantee": EXACTLY_ONCE, **self.options}
+        read_options(given, streaming=False)
+        if not any(name.lower() == "topic" for name in given):
+            raise OptionError("an output to a topic needs the option 'topic'")
+        if self.tasks < 1:
+            raise OptionError(f"an output to a topic is written by at least one task, not {self.tasks}")
+        object.__setattr__(self, "options", given)
+
+    def open(self, spark: SparkSession) -> None:
+        """Nothing is needed."""
+
+    def write(self, rows: DataFrame, query: str, number: int) -> None:
+        """See :class:`Output`."""
+        from pyspark.sql import functions as f
+
+        value = f.to_json(f.struct(*(f.col(f"`{name}`") for name in rows.columns)))
+        columns = [value.alias("value")]
+        if self.key:
+            columns.append(f.to_json(f.struct(*(f.col(f"`{name}`") for name in self.key))).alias("key"))
+        spread = rows.select(*columns).repartition(self.tasks, *(["key"] if self.key else ["value"]))
+        (
+            spread.sortWithinPartitions(*spread.columns)
+            .write.format("logbus")
+            .options(**self.options)
+            .option("txnAppId", query)
+            .option("txnVersion", str(number))
+            .mode("append")
+            .save()
+        )
+
+
+@define(eq=False)
+class ToTable:
+    """
+    A table of Parquet files (:mod:`logbus.pipeline.lake.table`).
+
+    :param url: a directory or URL.
+    :param partitioned_by: columns whose values are directories.
+    """
+
+    url: str
+    partitioned_by: Sequence[str] = ()
+    _table: Table | None = field(default=None, init=False)
+
+    def open(self, spark: SparkSession) -> None:
+        """
+        Claim the table.
+
+        :raise LakeError: it is damaged.
+        """
+        self._table = Table.at(spark, self.url)
+        self._table.claim()
+
+    def write(self, rows: DataFrame, query: str, number: int) -> None:
+        """
+        See :class:`Output`.
+
+        :raise LakeError: the rows are of another schema than the table.
+        """
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as f
+
+        table = self._table
+        assert table is not None, "open() comes first"
+        if number <= table.state.batches.get(query, -1):
+            return
+        table.files.delete(table.staging)  # of an attempt that failed
+        schema: Any = schemas.merged(table.files.url, table.state.schema, json.loads(rows.schema.json()))
+        seen = Observation()
+        writer = rows.observe(seen, f.count(f.lit(1)).alias("records")).write.mode("append")
+        if self.partitioned_by:
+            writer = writer.partitionBy(*self.partitioned_by)
+        writer.parquet(table.staging_url)
+        table.commit(Kind.LOAD, table.staged(), records=seen.get["records"], schema=schema, batch=(query, number))
