@@ -1,0 +1,35 @@
+"""
+Kill drivers and executors at random moments, and look what became of the records::
+
+    python -m tests.pipeline.kills --sink --rounds 20
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from attrs import asdict
+
+
+def main() -> int:
+    """
+    :returns: 1 if a record is missing or double.
+    """
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sink", action="store_true", help="a stream that copies a topic exactly once")
+    parser.add_argument("--rounds", type=int, default=4, help="how many are killed")
+    parser.add_argument("--seed", type=int, default=1, help="decides who and when")
+    asked = parser.parse_args()
+    if not asked.sink:
+        parser.error("what is to be killed? --sink")
+    from tests.pipeline import kill_sink
+
+    report = kill_sink.run(asked.rounds, asked.seed, lambda line: print(line, flush=True))
+    print(json.dumps(asdict(report), indent=2))
+    return 0 if report.is_right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
