@@ -273,6 +273,9 @@ class Sender:
             self._accumulator.came_back(queue)
             if leader is None or leader == queue.broker:
                 self._pause(queue)
+        if all(isinstance(outcome, Delivered) for _, outcome in finished):
+            # The broker has something to do while who waits is told; what failed may concern what would leave.
+            self.pump()
         for batch, outcome in finished:
             self._finish(batch, outcome)
         self.pump()

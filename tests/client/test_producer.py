@@ -414,6 +414,19 @@ class ProducerTests(SynchronousTestCase):
         self.successResultOf(room)
         self.assertIsNone(producer.room())
 
+    def test_the_next_batch_leaves_before_anybody_is_told(self) -> None:
+        """
+        An answer lets the next batch leave first: who hears of it may have much to do.
+        """
+        _, room, held = self.ahead()
+        ((connection, frame),) = held
+        written: list[bytes] = []
+        connection.write = written.append
+        told: list[int] = []
+        room.addCallback(lambda _: told.append(len(written)))
+        connection.heard(frame)
+        self.assertEqual(told, [1])
+
     def test_a_partition_that_hangs_stops_nobody_for_long(self) -> None:
         """
         A broker does not answer: after a moment there is room, as records may be for other partitions.
