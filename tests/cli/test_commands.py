@@ -20,6 +20,9 @@ from logbus.testing import Broker
 
 COMMAND = [sys.executable, "-c", "from logbus.cli import main; main()"]
 
+#: Seconds for a command that hangs; one that is slow, since the machine is busy, may be so.
+PATIENCE = 300
+
 
 def start(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
     pipe = subprocess.PIPE
@@ -38,7 +41,7 @@ class Result:
 
     def __init__(self, arguments: tuple[str, ...], stdin: bytes, env: dict[str, str] | None) -> None:
         done = subprocess.run(
-            [*COMMAND, *arguments], input=stdin, capture_output=True, timeout=60, env=env, check=False
+            [*COMMAND, *arguments], input=stdin, capture_output=True, timeout=PATIENCE, env=env, check=False
         )
         self.status, self.out, self.err = done.returncode, done.stdout.decode(), done.stderr.decode()
 
@@ -259,7 +262,7 @@ class WithBrokerTests(SynchronousTestCase):
         assert reading.stdout is not None
         self.assertEqual(reading.stdout.readline(), b"first\n")
         reading.send_signal(signal.SIGINT)
-        out, err = reading.communicate(timeout=30)
+        out, err = reading.communicate(timeout=PATIENCE)
         self.assertEqual((reading.returncode, out, err), (0, b"", b""))
         leaving = start("consume", "endless", "--from-beginning", "--bootstrap", self.broker.bootstrap)
         assert leaving.stdout is not None and leaving.stderr is not None and leaving.stdin is not None
@@ -284,6 +287,6 @@ class WithBrokerTests(SynchronousTestCase):
         while unread(sending.stdin.fileno()) and time.monotonic() < deadline:
             time.sleep(0.01)
         sending.send_signal(signal.SIGINT)
-        _, err = sending.communicate(timeout=30)
+        _, err = sending.communicate(timeout=PATIENCE)
         self.assertEqual((sending.returncode, err), (-signal.SIGINT, b""))
         self.assertEqual(self.run_ok("consume", "interrupted", "--from-beginning", "-e"), "kept\n")

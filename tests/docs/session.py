@@ -29,7 +29,8 @@ _SIOCSIFFLAGS, _UP_LOOPBACK_RUNNING = 0x8914, 0x49
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "docs" / "howto" / "line_protocol"
-TIMEOUT = 60.0
+#: Seconds for a command that hangs; one that is slow, since the machine is busy, may be so.
+TIMEOUT = 300.0
 DEFAULT_PORTS = (8080, 9092)
 
 
