@@ -38,6 +38,10 @@ pipeline = LazyGroup(
     lazy={
         "load": ("logbus.cli.pipeline_load:load", "Load topics into a table of Parquet files, each record once."),
         "compact": ("logbus.cli.pipeline_compact:compact", "Make few large files of many small ones in such a table."),
+        "windows": ("logbus.cli.pipeline_windows:windows", "Count and sum up topics by windows of time."),
+        "join": ("logbus.cli.pipeline_join:join", "Join a topic with another, or with a table."),
+        "audit": ("logbus.cli.pipeline_audit:audit", "Reconcile what was published, what was read, and the lake."),
+        "mirror-check": ("logbus.cli.pipeline_mirror:mirror_check", "Check that two clusters hold the same records."),
         "script": ("logbus.cli.pipeline:script", "Print the file to give to spark-submit."),
     },
 )
@@ -48,6 +52,9 @@ class Report(Protocol):
 
     def as_json(self) -> dict[str, Any]:
         """All of it, as JSON has it."""
+
+
+R = TypeVar("R", bound=Report)
 
 
 def job_options(command: F) -> F:
@@ -103,13 +110,13 @@ def kafka_settings(bootstrap: str, settings: tuple[str, ...]) -> dict[str, str]:
 
 def run_job(
     name: str,
-    work: Callable[[SparkSession, Watch], Report],
+    work: Callable[[SparkSession, Watch], R],
     *,
     master: str | None,
     spark_settings: tuple[str, ...],
     report: str | None,
     quiet: bool,
-) -> Report:
+) -> R:
     """
     Run a job in a session of its own. SIGINT and SIGTERM have it stop in order; the second one ends the process.
 

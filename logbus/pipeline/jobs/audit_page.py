@@ -15,7 +15,9 @@ h1 { font-size: 1.6em } h2 { font-size: 1.2em; margin-top: 2em }
 table { border-collapse: collapse; width: 100% }
 th, td { text-align: left; padding: .25em .6em; border-bottom: 1px solid #ddd }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
-.complete { color: #17692f } .missing { color: #b00020; font-weight: bold } .duplicated { color: #8a5a00; font-weight: bold }
+.complete { color: #17692f }
+.missing { color: #b00020; font-weight: bold }
+.duplicated { color: #8a5a00; font-weight: bold }
 .unknown, .open { color: #666 }
 svg { width: 100%; height: auto; background: #fafafa } svg text { font: 11px system-ui, sans-serif; fill: #555 }
 """
@@ -50,7 +52,8 @@ def page(report: AuditReport, *, made_ms: int) -> str:
     for name, doubled in report.doubled.items():
         for topic, count in doubled.items():
             parts.append(
-                f'<p class="duplicated">{escape(name)} holds {count} rows of {escape(topic)} more than there are offsets.</p>'
+                f'<p class="duplicated">{escape(name)} holds {count} rows of {escape(topic)} more than there are '
+                "offsets.</p>"
             )
     for topic, found in topics.items():
         parts += [f"<h2>{escape(topic)}</h2>", _plot(found), _table(found)]

@@ -41,8 +41,8 @@ class ToTopic:
 
     :ivar options: of ``format("logbus")``: ``topic``, how to connect and to produce.
     :ivar key: columns of which the records' keys are made, as a JSON object; all rows of a key go to one partition.
-    :ivar tasks: that write; it stays the same while the query lives. Each has a transaction: with one a batch appears as
-        a whole, and a batch that comes again may differ from what it was before it was committed.
+    :ivar tasks: that write; it stays the same while the query lives. Each has a transaction: with one a batch appears
+        as a whole, and a batch that comes again may differ from what it was before it was committed.
     :raise OptionError: an option is wrong.
     """
 

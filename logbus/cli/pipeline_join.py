@@ -1,0 +1,136 @@
+"""``logbus pipeline join``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from logbus.cli.options import pairs
+from logbus.cli.output import print_json
+from logbus.cli.pipeline import job_options, kafka_options, kafka_settings, run_job
+from logbus.cli.pipeline_options import output_options, outputs_of, text_of
+
+if TYPE_CHECKING:
+    from logbus.pipeline.jobs.payloads import Payload
+
+
+@click.command()
+@click.argument("left")
+@click.argument("right")
+@click.option(
+    "--left-schema", metavar="SCHEMA", help="Of LEFT's JSON: 'user STRING, at TIMESTAMP', or @FILE; else bytes."
+)
+@click.option("--right-schema", metavar="SCHEMA", help="The same of RIGHT.")
+@click.option("--left-time", metavar="FIELD", default="", help="LEFT's event time; else the record's is taken.")
+@click.option("--right-time", metavar="FIELD", default="", help="The same of RIGHT.")
+@click.option("--table", "is_table", is_flag=True, help="RIGHT is a table: its newest record of each key counts.")
+@click.option(
+    "--on", "on", multiple=True, required=True, metavar="LEFT=RIGHT", help="What must be equal; may be repeated."
+)
+@click.option(
+    "--select",
+    "select",
+    multiple=True,
+    required=True,
+    metavar="NAME=EXPRESSION",
+    help="A column, of l.FIELD and r.FIELD; may be repeated.",
+)
+@click.option(
+    "--before", metavar="DURATION", default="0 seconds", show_default=True, help="How much earlier RIGHT may be."
+)
+@click.option("--after", metavar="DURATION", default="1 hour", show_default=True, help="How much later RIGHT may be.")
+@click.option(
+    "--kind", type=click.Choice(["inner", "left"]), default="inner", show_default=True, help="left: LEFT alone, too."
+)
+@click.option(
+    "--watermark", metavar="DURATION", default="10 minutes", show_default=True, help="How late events may be."
+)
+@click.option(
+    "--key", "key", multiple=True, metavar="NAME", help="A column for the key of --to-topic; may be repeated."
+)
+@output_options
+@kafka_options
+@job_options
+def join(
+    left: str,
+    right: str,
+    left_schema: str | None,
+    right_schema: str | None,
+    left_time: str,
+    right_time: str,
+    is_table: bool,
+    on: tuple[str, ...],
+    select: tuple[str, ...],
+    before: str,
+    after: str,
+    kind: str,
+    watermark: str,
+    key: tuple[str, ...],
+    checkpoint: str,
+    every: float | None,
+    bootstrap: str,
+    kafka_settings_: tuple[str, ...],
+    master: str | None,
+    spark_settings: tuple[str, ...],
+    report: str | None,
+    quiet: bool,
+    **given: Any,
+) -> None:
+    """Join the events of one topic with those of another, by what they have in common and by time; or with a compacted
+    topic as a table.
+
+    \b
+    Example:
+      logbus pipeline join views clicks --left-schema 'user STRING, page STRING' \\
+          --right-schema 'user STRING, ad STRING' --on user=user --after '10 minutes' --select user=l.user --select ad=r.ad \\
+          --to-topic clicked --checkpoint lake/clicked-checkpoint
+      logbus pipeline join views users --table --left-schema 'user STRING' --right-schema 'id STRING, name STRING' \\
+          --on user=id --kind left --select user=l.user --select name=r.name \\
+          --to-table lake/named --checkpoint lake/named-checkpoint
+    """
+    from logbus.pipeline.jobs.events import Stream
+    from logbus.pipeline.jobs.joins import JoinOptions, TableTopic, run
+    from logbus.pipeline.jobs.streaming import Running
+
+    kafka = kafka_settings(bootstrap, kafka_settings_)
+    mine = Stream(source={"subscribe": left, **kafka}, payload=_payload(left_schema, left_time), watermark=watermark)
+    source, payload = {"subscribe": right, **kafka}, _payload(right_schema, right_time)
+    theirs: Stream | TableTopic = (
+        TableTopic(source=source, payload=payload)
+        if is_table
+        else Stream(source=source, payload=payload, watermark=watermark)
+    )
+    columns = pairs(select, "--select")
+    if unknown := sorted(set(key) - columns.keys()):
+        raise click.UsageError(f"--key {unknown[0]}: there is no such --select; there are {', '.join(columns)}")
+    options = JoinOptions(
+        left=mine,
+        right=theirs,
+        on=pairs(on, "--on"),
+        select=columns,
+        before=before,
+        after=after,
+        kind=kind,
+        outputs=outputs_of(given, kafka, key),
+        running=Running(checkpoint, every),
+    )
+    done = run_job(
+        "join",
+        lambda spark, watch: run(spark, options, watch),
+        master=master,
+        spark_settings=spark_settings,
+        report=report,
+        quiet=quiet,
+    )
+    print_json(done.as_json())
+
+
+def _payload(schema: str | None, time: str) -> Payload:
+    from logbus.pipeline.jobs.payloads import JsonPayload, RawPayload
+
+    if schema is None:
+        if time:
+            raise click.UsageError("a field for the event's time needs a schema that has it")
+        return RawPayload()
+    return JsonPayload(schema=text_of(schema), event_time=time)

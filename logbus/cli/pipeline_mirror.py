@@ -1,0 +1,99 @@
+"""``logbus pipeline mirror-check``."""
+
+from __future__ import annotations
+
+import click
+
+from logbus.cli.options import pairs, when
+from logbus.cli.output import print_json, print_table
+from logbus.cli.pipeline import job_options, kafka_options, kafka_settings, run_job
+
+
+@click.command()
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
+@click.option("--pattern", metavar="REGEX", help="Topics whose names it matches, instead of TOPIC.")
+@click.option("--mirror", required=True, metavar="HOST:PORT", help="A broker of the cluster with the copies.")
+@click.option(
+    "--mirror-kafka", "mirror_settings", multiple=True, metavar="KEY=VALUE", help="As --kafka, for that cluster."
+)
+@click.option(
+    "--rename", "rename", multiple=True, metavar="TOPIC=COPY", help="The copy has this name; may be repeated."
+)
+@click.option("--since", metavar="WHEN", help="Records from this time on: as for 'logbus consume --timestamp'.")
+@click.option("--until", metavar="WHEN", help="Records before this time: where records still come in.")
+@click.option("--any-partition", is_flag=True, help="A copy may be in another partition.")
+@click.option("--any-time", is_flag=True, help="A copy may have another time.")
+@click.option("--examples", type=click.IntRange(min=0), default=10, show_default=True, help="Differences to show.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+@kafka_options
+@job_options
+def mirror_check(
+    topics: tuple[str, ...],
+    pattern: str | None,
+    mirror: str,
+    mirror_settings: tuple[str, ...],
+    rename: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    any_partition: bool,
+    any_time: bool,
+    examples: int,
+    as_json: bool,
+    bootstrap: str,
+    kafka_settings_: tuple[str, ...],
+    master: str | None,
+    spark_settings: tuple[str, ...],
+    report: str | None,
+    quiet: bool,
+) -> int:
+    """Check that topics of two clusters hold the same records. Where they do not the exit status is 1.
+
+    \b
+    Example:
+      logbus pipeline mirror-check orders -b here:9092 --mirror there:9092
+      logbus pipeline mirror-check --pattern 'orders.*' --mirror there:9092 --until 2024-05-02T00:00
+    """
+    from logbus.pipeline.jobs.mirror import MirrorOptions, run
+
+    if bool(topics) == bool(pattern):
+        raise click.UsageError("say which topics: their names, or --pattern")
+    renamed = pairs(rename, "--rename")
+    if pattern and renamed:
+        raise click.UsageError("--rename is for topics that are named, not for --pattern")
+    times: dict[str, str] = {}
+    if since is not None:
+        times |= {"startingTimestamp": str(when(since, "--since")), "startingOffsetsByTimestampStrategy": "latest"}
+    if until is not None:
+        times["endingTimestamp"] = str(when(until, "--until"))
+    here = {"subscribePattern": pattern} if pattern else {"subscribe": ",".join(topics)}
+    there = here if pattern else {"subscribe": ",".join(renamed.get(each, each) for each in topics)}
+    options = MirrorOptions(
+        source={**kafka_settings(bootstrap, kafka_settings_), **here, **times},
+        mirror={**kafka_settings(mirror, mirror_settings), **there, **times},
+        rename=renamed,
+        partitions=not any_partition,
+        timestamps=not any_time,
+        examples=examples,
+    )
+    done = run_job(
+        "mirror-check",
+        lambda spark, watch: run(spark, options, watch),
+        master=master,
+        spark_settings=spark_settings,
+        report=report,
+        quiet=quiet,
+    )
+    if as_json:
+        print_json(done.as_json())
+    else:
+        print_table(
+            ["topic", "source", "mirror", "missing", "extra"],
+            [(each.topic, each.source, each.mirror, each.missing, each.extra) for each in done.topics],
+        )
+        for each in done.topics:
+            for what, examples_ in (("missing", each.missing_examples), ("extra", each.extra_examples)):
+                for one in examples_:
+                    click.echo(
+                        f"{each.topic}-{one.partition} offset {one.offset} of {one.timestamp}: {what}, {one.more}x"
+                    )
+    return 0 if done.is_same else 1

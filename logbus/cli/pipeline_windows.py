@@ -1,0 +1,93 @@
+"""``logbus pipeline windows``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from logbus.cli.options import pairs
+from logbus.cli.output import print_json
+from logbus.cli.pipeline import job_options, kafka_options, kafka_settings, run_job
+from logbus.cli.pipeline_options import output_options, outputs_of, payload_of, payload_options
+
+
+@click.command()
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.option("--size", metavar="DURATION", help="Of the windows: '1 hour'.")
+@click.option("--slide", metavar="DURATION", help="Begin one so often, so that they overlap; else one after the other.")
+@click.option("--session", metavar="DURATION", help="Instead of --size: windows end when for so long nothing comes.")
+@click.option("--by", "by", multiple=True, metavar="[NAME=]EXPRESSION", help="Group by it, too; may be repeated.")
+@click.option(
+    "--aggregate",
+    "aggregates",
+    multiple=True,
+    metavar="NAME=EXPRESSION",
+    default=("count=count(*)",),
+    show_default=True,
+    help="What to compute, such as paid=sum(price); may be repeated.",
+)
+@click.option(
+    "--watermark", metavar="DURATION", default="10 minutes", show_default=True, help="How late events may be."
+)
+@payload_options
+@output_options
+@kafka_options
+@job_options
+def windows(
+    topics: tuple[str, ...],
+    size: str | None,
+    slide: str | None,
+    session: str | None,
+    by: tuple[str, ...],
+    aggregates: tuple[str, ...],
+    watermark: str,
+    checkpoint: str,
+    every: float | None,
+    bootstrap: str,
+    kafka_settings_: tuple[str, ...],
+    master: str | None,
+    spark_settings: tuple[str, ...],
+    report: str | None,
+    quiet: bool,
+    **given: Any,
+) -> None:
+    """Count or sum up the events of topics by windows of time, each window once, when no more events of it may come.
+
+    Expressions are Spark's SQL, over the columns of the events and the column event_time.
+
+    \b
+    Example:
+      logbus pipeline windows views --payload json --schema 'user STRING, page STRING, at TIMESTAMP' \\
+          --event-time at --size '1 hour' --by page --to-topic hourly --checkpoint lake/hourly-checkpoint
+      logbus pipeline windows views --session '30 minutes' --by 'user=cast(key AS STRING)' \\
+          --to-table lake/sessions --checkpoint lake/sessions-checkpoint --every 10
+    """
+    from logbus.pipeline.jobs.events import Stream
+    from logbus.pipeline.jobs.streaming import Running
+    from logbus.pipeline.jobs.windows import Session, Sliding, Tumbling, Window, WindowsOptions, run
+
+    if bool(size) == bool(session) or (slide and not size):
+        raise click.UsageError("say how windows are made: --size, --size with --slide, or --session")
+    window: Window = Session(session) if session else Sliding(str(size), slide) if slide else Tumbling(str(size))
+    groups = {name: text if equals else f"`{name}`" for name, equals, text in (each.partition("=") for each in by)}
+    kafka = kafka_settings(bootstrap, kafka_settings_)
+    options = WindowsOptions(
+        stream=Stream(
+            source={"subscribe": ",".join(topics), **kafka}, payload=payload_of(topics, given), watermark=watermark
+        ),
+        window=window,
+        by=groups,
+        aggregates=pairs(aggregates, "--aggregate"),
+        outputs=outputs_of(given, kafka, ["window_start", *groups]),
+        running=Running(checkpoint, every),
+    )
+    done = run_job(
+        "windows",
+        lambda spark, watch: run(spark, options, watch),
+        master=master,
+        spark_settings=spark_settings,
+        report=report,
+        quiet=quiet,
+    )
+    print_json(done.as_json())
