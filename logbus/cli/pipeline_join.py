@@ -83,7 +83,8 @@ def join(
     \b
     Example:
       logbus pipeline join views clicks --left-schema 'user STRING, page STRING' \\
-          --right-schema 'user STRING, ad STRING' --on user=user --after '10 minutes' --select user=l.user --select ad=r.ad \\
+          --right-schema 'user STRING, ad STRING' --on user=user --after '10 minutes' \\
+          --select user=l.user --select ad=r.ad \\
           --to-topic clicked --checkpoint lake/clicked-checkpoint
       logbus pipeline join views users --table --left-schema 'user STRING' --right-schema 'id STRING, name STRING' \\
           --on user=id --kind left --select user=l.user --select name=r.name \\
