@@ -271,6 +271,15 @@ class MadeUpTransactions:
         return self.known[transactional_id]
 
 
+class MadeUpBroker:
+    """What plugins are given."""
+
+    broker_id = 0
+
+    def answer_plugin(self, plugin: str, answers: object) -> None:
+        """There are no others that could ask."""
+
+
 @define(eq=False)
 class World:
     """A site with its neighbours."""
@@ -300,7 +309,7 @@ class World:
         self.replicas.add(replica("orders", 0))
         self.topics = MadeUpTopics(self.metadata, self.view)
         self.site = AdminSite(
-            broker=cast(Any, SimpleNamespace(broker_id=0)),
+            broker=cast(Any, MadeUpBroker()),
             metadata=self.metadata,
             replicas=cast(Any, self.replicas),
             topics=cast(Any, self.topics),

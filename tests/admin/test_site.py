@@ -167,8 +167,10 @@ class PluginTests(SynchronousTestCase):
         self.assertEqual(world.ask("GET", "/healthz").status, 200)
 
     def test_found_by_twisted(self) -> None:
-        """Without a list, plugins are looked for where Twisted keeps them; having none is no mistake."""
-        self.assertEqual(World(plugins=None).ask("GET", "/healthz").status, 200)  # type: ignore[arg-type]
+        """Without a list, plugins are looked for where Twisted keeps them: the schema registry is there."""
+        world = World(plugins=None)  # type: ignore[arg-type]
+        self.assertEqual(world.ask("GET", "/healthz").status, 200)
+        self.assertIn(b'<a href="/registry/">', world.ask("GET", "/").body)
 
 
 def _python(code: str) -> str:
