@@ -98,7 +98,9 @@ def make_broker(tmp_path: Path) -> Iterator[MakeBroker]:
     made: list[Broker] = []
 
     def make(config: dict[str, str] | None = None, *, in_process: bool = False) -> Broker:
-        made.append(Broker(config, data_dir=tmp_path / f"broker-{len(made)}", in_process=in_process))
+        # Against one that hangs: on a busy machine a process may take long to start.
+        home = tmp_path / f"broker-{len(made)}"
+        made.append(Broker(config, data_dir=home, in_process=in_process, timeout=300))
         return made[-1].start()
 
     yield make
