@@ -32,14 +32,19 @@ PER_BATCH = 400
 LONGEST = 5.0
 """Seconds from the first batch of a round to its kill, at most."""
 PATIENCE = 400.0
+_QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""For Java processes that do not live long."""
 SETTINGS = {
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
+    "spark.driver.extraJavaOptions": _QUICK,
+    "spark.executor.extraJavaOptions": _QUICK,
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+LOCAL = "local[2]"
 
 
 @frozen
@@ -74,6 +79,7 @@ class Driver:
     """A driver in a process of its own."""
 
     process: subprocess.Popen[str]
+    master: str
     lines: queue.Queue[str] = field(factory=queue.Queue)
     batches: int = 0
     failure: str = ""
@@ -88,7 +94,7 @@ class Driver:
             text=True,
             start_new_session=True,
         )
-        self = cls(process)
+        self = cls(process, asked["master"])
         threading.Thread(target=self._listen, daemon=True).start()
         return self
 
@@ -135,6 +141,7 @@ class Rounds:
     asked: dict[str, Any]
     spark: Standalone
     bootstrap: str
+    master: str = ""
     driver: Driver | None = None
     written: int = 0
     batches: int = 0
@@ -155,7 +162,7 @@ class Rounds:
         """A driver that has just done a batch."""
         while True:
             if self.driver is None:
-                self.driver = Driver.start(self.asked)
+                self.driver = Driver.start({**self.asked, "master": self.master})
             if self.driver.wait_for_batch():
                 return self.driver
             self.gone()
@@ -171,12 +178,20 @@ class Rounds:
         self.driver = None
 
     def round(self, number: int, what: str) -> None:
-        """Kill somebody while batches are copied."""
+        """
+        Kill somebody while batches are copied.
+
+        :param what: ``driver``, ``executor`` or ``worker`` of the standalone Spark; ``all`` of a local one.
+        """
+        self.master = LOCAL if what == "all" else self.spark.url
+        if self.driver is not None and self.driver.master != self.master:
+            self.driver.kill()
+            self.gone()
         self.produce(PER_ROUND)
         driver = self.running()
         delay = self.chance.uniform(0, LONGEST)
         time.sleep(delay)
-        if what == "driver":
+        if what in ("driver", "all"):
             driver.kill()
             self.gone()
             victim = driver.process.pid
@@ -193,7 +208,7 @@ class Rounds:
     def finish(self) -> None:
         """Copy all that is left, undisturbed."""
         while True:
-            driver = self.driver = self.driver or Driver.start(self.asked)
+            driver = self.driver = self.driver or Driver.start({**self.asked, "master": self.master})
             is_done = driver.finish()
             if is_done:
                 self.batches += driver.batches
@@ -203,14 +218,15 @@ class Rounds:
 
 def run(rounds: int, seed: int, say: Callable[[str], object] = print) -> Report:
     """
-    Kill the driver in two rounds of four, an executor in one, a Python worker in one.
+    Of four rounds, kill an executor in one, a Python worker, the driver, and in one a Spark that is one process.
 
     :param seed: of who is killed when.
     """
     begun = time.monotonic()
     chance = Random(seed)
-    kinds = [("driver", "executor", "driver", "worker")[number % 4] for number in range(rounds)]
-    chance.shuffle(kinds)
+    # Drivers take long to start: all who can have the same one come together.
+    kinds = [("worker", "executor", "driver", "all")[number % 4] for number in range(rounds)]
+    kinds.sort(key=["executor", "worker", "driver", "all"].index)
     checkpoint = tempfile.mkdtemp(prefix="logbus-checkpoint-")
     try:
         with Broker(in_process=False) as broker, Standalone() as spark:
@@ -221,7 +237,6 @@ def run(rounds: int, seed: int, say: Callable[[str], object] = print) -> Report:
                 "source": SOURCE,
                 "sink": SINK,
                 "checkpoint": checkpoint,
-                "master": spark.url,
                 "per_batch": PER_BATCH,
                 "settings": SETTINGS,
             }
