@@ -221,6 +221,53 @@ def _command(command: Any, context: Any) -> Lines:
                 yield from _command(below, click.Context(below, info_name=name, parent=context))
 
 
+def spark_options() -> Lines:
+    """What readers and writers of ``format("logbus")`` take."""
+    from logbus.pipeline.blocking.settings import TABLE as connection
+    from logbus.pipeline.sink import options as sink
+    from logbus.pipeline.source import options as source
+
+    yield from heading("Reading")
+    yield from _options(source.TABLE)
+    yield from heading("Writing")
+    yield from _options(sink.TABLE)
+    yield from heading("Reaching the brokers")
+    yield from _options(connection, "kafka.")
+    yield from heading("How partitions are read")
+    yield from _options(source.FETCHING, "kafka.")
+    yield from heading("How partitions are written")
+    yield from _options(sink.PRODUCING, "kafka.")
+    for what, without_effect, refused in (
+        ("reading", source.NO_EFFECT, source.REFUSED),
+        ("writing", sink.NO_EFFECT, sink.REFUSED),
+    ):
+        yield from heading(f"What has no effect in {what}")
+        yield from ("These are taken, so that options for Spark's Kafka connector can stay as they are.", "")
+        yield from table(("Option", "Why"), [(f"``kafka.{name}``", why) for name, why in without_effect.items()])
+        yield from heading(f"What is refused in {what}")
+        yield from table(("Option", "Why"), [(f"``kafka.{name}``", why) for name, why in refused.items()])
+
+
+def _options(options: Iterable[Any], prefix: str = "") -> Lines:
+    rows = []
+    for each in options:
+        default = "" if each.default is None else f"``{_spelled(each)}``"
+        rows.append((f"``{prefix}{each.name}``", default, each.kind.accepts.replace("*", r"\*"), each.doc))
+    yield from table(("Option", "Default", "Takes", "Meaning"), rows)
+
+
+def _spelled(option: Any) -> str:
+    """A default as one would write it: times are seconds inside, and milliseconds outside."""
+    value = option.default
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value * 1000:.0f}" if "milliseconds" in option.kind.accepts else f"{value:g}s"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value) or "(empty)"
+
+
 SOURCES: dict[str, Callable[[], Lines]] = {
     "configuration": configuration,
     "apis": apis,
@@ -230,6 +277,7 @@ SOURCES: dict[str, Callable[[], Lines]] = {
     "http": http,
     "twistd": twistd,
     "command-line": command_line,
+    "spark-options": spark_options,
 }
 
 
