@@ -11,6 +11,10 @@ Bytes with meaning, shared by the disk, the wire and the clients. Pure: no react
     compression.py  gzip, snappy, lz4, zstd, bounded while they run
     binary.py       numbers of variable length
     checksum.py     CRC-32C
+    columns.py      the answer to a fetch as Arrow's columns: no object per record
+    columnar.py     records to columns
+    packing.py      columns to records
+    murmur.py       the hash that spreads keys over partitions
     slices.py       FileSlice and Parts: bytes on their way out, in memory or still in a file
 
 A producer's records go through ``BatchBuilder`` (record, compression, header). The broker reads the header
