@@ -186,6 +186,31 @@ class FetchingTests(SynchronousTestCase):
         self.assertEqual(found + values_of(rows), self.wanted)
         timer.join()
 
+    def test_a_replica_that_is_near(self) -> None:
+        """It is read from where the leader says so (KIP-392), and the leader again when it goes away."""
+        cluster = self.cluster(nodes=2)
+        log = cluster.topics["t"][0]
+        from_replica = []
+
+        def fetch(node: int, message: object) -> object:
+            if node == 2:
+                from_replica.append(message)
+                if len(from_replica) == 3:
+                    cluster.down(2)
+            log.leader = node
+            answer = SocketCluster._fetch(cluster, node, message)
+            log.leader = 1
+            for each in answer.responses[0].partitions:
+                if node == 1 and not from_replica:
+                    each.preferred_read_replica, each.records = 2, b""
+            return answer
+
+        cluster.answers[1] = fetch
+        near = FetchOptions(max_wait=0.01, rack="east")
+        self.assertEqual(values_of(read_range(self.client(cluster), PLACE, 0, 30, near)), self.wanted)
+        self.assertEqual(len(from_replica), 3)
+        self.assertEqual({each.rack_id for each in cluster.requests("Fetch")}, {"east"})
+
     def test_patience_ends(self) -> None:
         """Brokers that stay away are an error that names them."""
         cluster = self.cluster()

@@ -156,6 +156,10 @@ class FetchAhead:
             except Exception as e:
                 if self._stopped:
                     return
+                if isinstance(e, Disconnected):
+                    # Perhaps another leads by now; and the leader is nearer than a replica that is away.
+                    self._brokers.forget(self._partition)
+                    self._replica = -1
                 patience.failed(e)
                 continue
             if moved:

@@ -35,11 +35,11 @@ class Lookup:
         """This process's."""
         return brokers_for(self.options.settings)
 
-    def topics(self, known: Iterable[str] = ()) -> dict[str, Topic]:
+    def topics(self, known: Iterable[str] | None = ()) -> dict[str, Topic]:
         """
         The selected topics that are there; internal ones never are.
 
-        :param known: topics that were there once: they may be missing.
+        :param known: topics that were there once: they may be missing; None: any may.
         :raises ApiError: UNKNOWN_TOPIC_OR_PARTITION: one that is named is not there.
         """
         selection = self.options.selection
@@ -49,7 +49,7 @@ class Lookup:
                 if isinstance(selection, Subscribe)
                 else {each.topic for each in selection.partitions}
             )
-            needed = names - set(known)
+            needed = set() if known is None else names - set(known)
 
             def ask() -> dict[str, Topic]:
                 found = self.brokers.metadata(names)

@@ -15,7 +15,6 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.pipeline.source.checkpoint import Checkpoint, beginning
 from logbus.pipeline.source.lookup import Lookup, ids_of
@@ -34,7 +33,6 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._lookup = Lookup(options)
         self._initial: Checkpoint | None = None
-        self._available_now = False
         self._target: Checkpoint | None = None
         self._latest: Offsets | None = None
         self._last_batch: float | None = None
@@ -60,13 +58,7 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read what there is now, in as many batches as it takes, and nothing that comes later."""
-        self._available_now = True
-        try:
-            self._target = self._now(Checkpoint({}))
-        except ApiError as e:
-            # Which topics may be missing is known once the checkpoint is.
-            if e.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise
+        self._target = self._now(Checkpoint({}))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """
@@ -76,8 +68,6 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         begun = Checkpoint.read(start)
         end = self._target or self._now(begun)
-        if self._available_now:
-            self._target = end
         self._latest = end.offsets
         is_first = self._initial is not None and begun == self._initial
         offsets = self._admitted(begun, end, limit)
@@ -96,7 +86,7 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         :raises DataLossFound: something is gone, and that is to be an error.
         """
         begun, stop = Checkpoint.read(start), Checkpoint.read(end)
-        topics = self._lookup.topics({each.topic for each in stop.offsets})
+        topics = self._lookup.brokers.metadata({each.topic for each in stop.offsets})
         there = {TopicPartition(name, index) for name, topic in topics.items() for index in topic.partitions}
         first = self._lookup.first(sorted(there & stop.offsets.keys()))
         offsets, sentences = beginning(begun, stop, ids_of(topics), first)
@@ -127,8 +117,9 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Where the selected partitions end. An end before what was read may be an old leader's answer: it is asked for
         again a few times.
         """
+        known = {each.topic for each in begun.offsets} if self._options.fail_on_data_loss else None
         for attempt in range(self._options.end_retries + 1):
-            topics = self._lookup.topics({each.topic for each in begun.offsets})
+            topics = self._lookup.topics(known)
             ends = Checkpoint(self._lookup.last(self._lookup.partitions(topics)), ids_of(topics))
             back = [
                 each
@@ -145,7 +136,7 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = self._options
         first = self._lookup.first(end.offsets)
         start, sentences = beginning(begun, end, end.ids, first)
-        if not self._available_now and isinstance(limit, (ReadMinRows, ReadMaxRows)):
+        if self._target is None and isinstance(limit, (ReadMinRows, ReadMaxRows)):
             at_least = options.min_offsets_per_trigger
             since = float("inf") if self._last_batch is None else time.monotonic() - self._last_batch
             if at_least is not None and waits(start, end.offsets, at_least, since, options.max_trigger_delay):
