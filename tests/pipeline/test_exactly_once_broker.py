@@ -12,7 +12,7 @@ from attrs import evolve
 from twisted.trial.unittest import TestCase
 
 from logbus.pipeline.blocking import transactions
-from logbus.pipeline.errors import ColumnError, Fenced, NotRepeatable, TransactionLost
+from logbus.pipeline.errors import ColumnError, Fenced, NotRepeatable, OptionError, TransactionLost
 from logbus.pipeline.sink import exactly_once, options
 from logbus.pipeline.sink.columns import Columns
 from logbus.pipeline.sink.exactly_once import Outcome, Run
@@ -223,6 +223,12 @@ class ExactlyOnceTests(TestCase):
         self.assertEqual(self.there(), [])
         self.assertRaises((TransactionLost, Fenced), self.commit, 0, outcome)
         self.assertEqual(self.there(), [])
+
+    def test_more_time_than_brokers_give(self) -> None:
+        """Which option that is about is said."""
+        self.options = evolve(self.options, transaction_timeout=86400.0)
+        error = self.assertRaises(OptionError, self.task, 0, 0, [b"a"])
+        self.assertRegex(str(error), "'kafka.transaction.timeout.ms'.*transaction.max.timeout.ms")
 
     def test_a_write_that_is_not_repeated(self) -> None:
         """It leaves no group behind."""

@@ -17,7 +17,7 @@ from logbus.model import TopicPartition
 from logbus.pipeline.blocking.asking import ask_coordinator, forgetting, patiently
 from logbus.pipeline.blocking.brokers import GROUP, TRANSACTION, Brokers
 from logbus.pipeline.blocking.retry import api_error, is_retriable
-from logbus.pipeline.errors import Fenced, TransactionLost
+from logbus.pipeline.errors import Fenced, OptionError, TransactionLost
 from logbus.wire.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from logbus.wire.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -81,6 +81,11 @@ def failure_of(error: ApiError, transactional_id: str | None) -> Exception:
         return error
     if error.code in _FENCED:
         return Fenced(f"transactional id {transactional_id!r} was taken over by a newer attempt: {error.message}")
+    if error.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+        return OptionError(
+            f"option 'kafka.transaction.timeout.ms': {error.message}; it takes no more than the brokers' "
+            "transaction.max.timeout.ms"
+        )
     if error.code in _LOST:
         return TransactionLost(
             f"the transaction of {transactional_id!r} is not open any more: {error.message}; "
@@ -113,7 +118,7 @@ def take_over(brokers: Brokers, transactional_id: str, timeout: float, seconds: 
     Become the one producer with a transactional id: whoever had it is fenced, and what it left open is aborted.
 
     :param timeout: seconds after which the coordinator aborts a transaction that nobody ends.
-    :raises ApiError: INVALID_TRANSACTION_TIMEOUT: the brokers do not let it be as long; and others.
+    :raises OptionError: the brokers do not let it be as long.
     """
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=int(timeout * 1000))
     answer, features = _of_coordinator(brokers, transactional_id, request, _code_of, seconds)
