@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from uuid import UUID
 
 from attrs import evolve
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import ApiError, ErrorCode
+from logbus.ilogbus import Fetched, Leadership
 from logbus.records.batch import Record, encode_batch
 from logbus.registry.calls import Answer, Request
 from logbus.registry.entries import decode
 from logbus.registry.limits import Limits
 from logbus.registry.resource import RegistryPlugin
 from logbus.registry.service import RegistryService
-from logbus.registry.store import TOPIC
+from logbus.registry.store import TOPIC, Store
 from tests.handlers.kit import MemoryBroker
 from tests.registry.kit import GIFT, ORDER, PRICE
 
@@ -209,6 +212,64 @@ class ServiceTests(ServiceCase):
         waiting.addErrback(lambda _: None)
         waiting.cancel()
         self.assertEqual(len(self.server.reactor.getDelayedCalls()), before)
+
+
+class LateBroker:
+    """
+    A broker on which what was appended is committed when that is waited for, or never.
+
+    :ivar fails: whether an append is, as far as who appends can tell.
+    """
+
+    broker_id = 0
+    cluster_id = "c"
+
+    def __init__(self) -> None:
+        self.reactor = Clock()
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.committed = 0
+        self.fails = False
+
+    def leadership(self, topic: str, partition: int) -> Leadership:
+        return Leadership(0, 1, UUID(int=1))
+
+    def settled(self, topic: str, partition: int) -> Deferred[tuple[int, int]]:
+        self.committed = len(self.log)
+        return succeed((0, self.committed))
+
+    def fetch(self, topic: str, partition: int, offset: int) -> Fetched:
+        there = [Record(number, 0, *self.log[number]) for number in range(offset, self.committed)]
+        return Fetched(there, self.committed)
+
+    def append(self, topic: str, records: Any, partition: int, acks: int) -> Deferred[tuple[int, int]]:
+        base = len(self.log)
+        self.log += records
+        if self.fails:
+            return fail(ApiError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+        self.committed = len(self.log)
+        return succeed((0, base))
+
+
+class DoubtTests(SynchronousTestCase):
+    """Writes of which nobody knows whether they will last."""
+
+    def test_committed_later(self) -> None:
+        """What failed and is committed later has taken its id: the next write waits until that is known."""
+        broker = LateBroker()
+        store = Store(broker, Limits())  # type: ignore[arg-type]
+
+        def register(subject: str, schema: Any) -> Any:
+            answered = Deferred.fromCoroutine(store.perform(registration(subject, schema), 30.0))
+            broker.reactor.pump([0.0] * 20)
+            return json.loads(self.successResultOf(answered).body)["id"]
+
+        self.assertEqual(register("s", ORDER), 1)
+        broker.fails = True
+        doubtful = Deferred.fromCoroutine(store.perform(registration("s", GIFT), 30.0))
+        broker.reactor.pump([0.0] * 20)
+        self.failureResultOf(doubtful, ApiError)
+        broker.fails = False
+        self.assertEqual(register("t", "int"), 3)
 
 
 class PluginTests(ServiceCase):
