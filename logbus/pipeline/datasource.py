@@ -1,18 +1,23 @@
-"""What Spark calls ``format("logbus")``."""
+"""
+What Spark calls ``format("logbus")``.
+
+Parts are imported where they are needed: Spark has each call done by another process, which needs few of them.
+"""
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource
-from pyspark.sql.types import StructType
+from typing import TYPE_CHECKING
 
-from logbus.pipeline.errors import OptionError
-from logbus.pipeline.sink import options as sink_options
-from logbus.pipeline.sink.columns import Columns, columns_of
-from logbus.pipeline.sink.writing import BatchWriter, StreamWriter, check_topic
-from logbus.pipeline.source import options as source_options
-from logbus.pipeline.source.batch import LogbusBatchReader
-from logbus.pipeline.source.schema import check_schema, source_schema
-from logbus.pipeline.source.stream import LogbusStreamReader
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from logbus.pipeline.sink.columns import Columns
+    from logbus.pipeline.sink.options import SinkOptions
+    from logbus.pipeline.sink.writing import BatchWriter, StreamWriter
+    from logbus.pipeline.source.batch import LogbusBatchReader
+    from logbus.pipeline.source.stream import LogbusStreamReader
 
 
 class LogbusDataSource(DataSource):
@@ -25,6 +30,9 @@ class LogbusDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Of what is read."""
+        from logbus.pipeline.source import options as source_options
+        from logbus.pipeline.source.schema import source_schema
+
         return source_schema(source_options.include_headers(self.options))
 
     def reader(self, schema: StructType) -> LogbusBatchReader:
@@ -33,6 +41,10 @@ class LogbusDataSource(DataSource):
 
         :raises OptionError: names the option that is wrong, and what it takes.
         """
+        from logbus.pipeline.source import options as source_options
+        from logbus.pipeline.source.batch import LogbusBatchReader
+        from logbus.pipeline.source.schema import check_schema
+
         options = source_options.read(self.options, streaming=False)
         check_schema(schema, options.include_headers)
         return LogbusBatchReader(options)
@@ -43,6 +55,10 @@ class LogbusDataSource(DataSource):
 
         :raises OptionError: names the option that is wrong, and what it takes.
         """
+        from logbus.pipeline.source import options as source_options
+        from logbus.pipeline.source.schema import check_schema
+        from logbus.pipeline.source.stream import LogbusStreamReader
+
         options = source_options.read(self.options, streaming=True)
         check_schema(schema, options.include_headers)
         return LogbusStreamReader(options)
@@ -55,6 +71,9 @@ class LogbusDataSource(DataSource):
         :raises ColumnError: names the column that is missing or wrong, and what it takes.
         :raises PipelineError: there is no such topic.
         """
+        from logbus.pipeline.errors import OptionError
+        from logbus.pipeline.sink.writing import BatchWriter
+
         if overwrite:
             raise OptionError("a topic cannot be overwritten: rows are only added to it; use mode('append')")
         return BatchWriter(*self._sink(schema, streaming=False))
@@ -64,9 +83,15 @@ class LogbusDataSource(DataSource):
         For ``DataFrame.writeStream``: raises what :meth:`writer` raises. In output mode ``complete`` the rows of each
         batch are added like any others.
         """
+        from logbus.pipeline.sink.writing import StreamWriter
+
         return StreamWriter(*self._sink(schema, streaming=True))
 
-    def _sink(self, schema: StructType, *, streaming: bool) -> tuple[sink_options.SinkOptions, Columns]:
+    def _sink(self, schema: StructType, *, streaming: bool) -> tuple[SinkOptions, Columns]:
+        from logbus.pipeline.sink import options as sink_options
+        from logbus.pipeline.sink.columns import columns_of
+        from logbus.pipeline.sink.writing import check_topic
+
         options = sink_options.read(self.options, streaming=streaming)
         columns = columns_of(((each.name, each.dataType.simpleString()) for each in schema.fields), options.topic)
         check_topic(options)

@@ -21,7 +21,6 @@ from logbus.pipeline.sink import exactly_once
 from logbus.pipeline.sink.columns import Columns
 from logbus.pipeline.sink.exactly_once import Outcome, Prepared, Run
 from logbus.pipeline.sink.options import SinkOptions
-from logbus.pipeline.sink.rows import Packer, gathered
 from logbus.pipeline.sink.topics import partition_count
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -102,6 +101,8 @@ def write_task(options: SinkOptions, columns: Columns, run: Run, batches: Iterab
     :param batches: ``pyarrow.RecordBatch``\\ es.
     :raises PipelineError: why not; what was written is aborted, where there is a transaction.
     """
+    from logbus.pipeline.sink.rows import gathered
+
     context = TaskContext.get()
     task = 0 if context is None else context.partitionId()
     brokers = brokers_for(options.settings)
@@ -150,6 +151,9 @@ def _produce(
 
     :returns: how many they were, and one of the topics.
     """
+    # Arrow and numpy: the driver, which has a new process for each commit, needs neither.
+    from logbus.pipeline.sink.rows import Packer
+
     count, topic = 0, ""
     packer = Packer(
         columns,
