@@ -1,18 +1,22 @@
 """
 The pipeline on Spark: how fast topics are read, beside how fast Spark takes in Arrow batches that are there already.
 
-Both go through the same API, on the same cores, by turns in one run, into a sink that does nothing. ``alone`` reads the
-same topic by the same client without Spark, in one process: what is left when Spark costs nothing.
+Both go through the same API, on the same cores, by turns in one run, into a sink that does nothing. A second time the
+rates are per second of processor time in Spark's processes, which other work on the machine changes little. ``alone``
+reads the same topic by the same client without Spark, per second of its processor time.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from random import Random
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -28,7 +32,7 @@ from logbus.records.batch import BatchBuilder
 from logbus.records.compression import Codec
 from logbus.testing import Broker
 from logbus.wire.messages.records import PartitionProduceData, ProduceRequest, TopicProduceData
-from logbus.wire.messages.topics import CreatableTopic, CreateTopicsRequest
+from logbus.wire.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +63,8 @@ def a_batch(size: int, codec: Codec, limit: int) -> BatchBuilder:
 
 def fill(brokers: Brokers, topic: str, megabytes: int, size: int, codec: Codec) -> int:
     """Make a topic of so many bytes before compression, in equal partitions; the records in each."""
-    new = CreatableTopic(name=topic, num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[])
+    for_ever = [CreatableTopicConfig(name="retention.ms", value="-1")]
+    new = CreatableTopic(name=topic, num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=for_ever)
     brokers.any().request(CreateTopicsRequest(topics=[new], timeout_ms=30_000))
     batch = a_batch(size, codec, 1 << 19)
     data, rounds = batch.build(), -(-(megabytes << 20) // (batch.size * PARTITIONS))
@@ -126,11 +131,29 @@ class PrebuiltReader(DataSourceReader):
             left -= batch.num_rows
 
 
-def timed(call: Callable[[], object]) -> float:
-    """Seconds."""
-    begun = time.perf_counter()
+def processor(pid: int) -> float:
+    """Processor seconds of a process and of all that it started, those that have ended included."""
+    used, children = 0.0, []
+    with contextlib.suppress(OSError):
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        used = sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            children += (thread / "children").read_text().split()
+    return used + sum(processor(int(child)) for child in children)
+
+
+class Taken(NamedTuple):
+    """Seconds that something took: by the clock, and of processors in Spark's processes."""
+
+    clock: float
+    processor: float
+
+
+def timed(call: Callable[[], object], pid: int) -> Taken:
+    """Do it once."""
+    used, begun = processor(pid), time.perf_counter()
     call()
-    return time.perf_counter() - begun
+    return Taken(time.perf_counter() - begun, processor(pid) - used)
 
 
 def alone(brokers: Brokers, topic: str, rows: int) -> None:
@@ -154,30 +177,37 @@ def measure(
     both.append(lambda: ready.load().write.format("noop").mode("overwrite").save())
     for each in both:
         each()
-    taken = [[timed(each) for each in both] for _ in range(rounds)]
-    source, prebuilt = (rows * PARTITIONS / median(times) for times in zip(*taken, strict=True))
-    return source, prebuilt
+    pid = spark.sparkContext._gateway.proc.pid
+    taken = [[timed(each, pid) for each in both] for _ in range(rounds)]
+    return [Taken(*map(median, zip(*times, strict=True))) for times in zip(*taken, strict=True)]
 
 
 def read_topics(options: argparse.Namespace) -> None:
     """Measure reading."""
-    print(f"{'master':<26}{'records':<14}{'MB/s':>7}{'rows/s':>11}{'prebuilt':>11}{'ratio':>7}{'alone':>11}")
+    heads = f"{'rows/s':>11}{'prebuilt':>11}{'ratio':>7}{'rows/CPU s':>12}{'prebuilt':>11}{'ratio':>7}"
+    print(f"{'master':<26}{'records':<14}{heads}{'alone':>11}")
     with Broker({"log.flush.before.ack": "false"}, in_process=False) as broker:
         brokers = Brokers(Settings.from_options({"bootstrap.servers": broker.bootstrap}))
         filled = {}
         for size, codec in ((100, Codec.NONE), (100, Codec.LZ4), (1024, Codec.NONE)):
             topic = f"t-{size}-{codec.name.lower()}"
             rows = fill(brokers, topic, options.megabytes * (1 if size == 100 else 3), size, codec)
-            best = min(timed(lambda: alone(brokers, topic, rows)) for _ in range(3))  # noqa: B023
-            filled[f"{size} B, {codec.name.lower()}"] = topic, size, rows, rows * PARTITIONS / best
+            used = []
+            for _ in range(3):
+                begun = time.process_time()
+                alone(brokers, topic, rows)
+                used.append(time.process_time() - begun)
+            filled[f"{size} B, {codec.name.lower()}"] = topic, rows, rows * PARTITIONS / min(used)
         for master in options.masters:
             spark = session("benchmark", master=master, settings=SETTINGS)
             spark.sparkContext.setLogLevel("ERROR")
-            for title, (topic, size, rows, lone) in filled.items():
+            for title, (topic, rows, lone) in filled.items():
                 batch = prebuilt_batch(brokers, topic)
                 source, ready = measure(spark, broker, topic, rows, batch, options.rounds)
-                figures = f"{source * (size + 10) / 1e6:>7.0f}{source:>11.0f}{ready:>11.0f}{source / ready:>7.2f}"
-                print(f"{master:<26}{title:<14}{figures}{lone:>11.0f}", flush=True)
+                figures = ""
+                for one, other in zip(source, ready, strict=True):
+                    figures += f"{rows * PARTITIONS / one:>11.0f}{rows * PARTITIONS / other:>11.0f}{other / one:>7.2f}"
+                print(f"{master:<26}{title:<14}{figures}{lone:>12.0f}", flush=True)
             spark.stop()
         brokers.close()
 

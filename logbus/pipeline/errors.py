@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from logbus.errors import LogbusError
 
-__all__ = ["LakeError", "OptionError", "PipelineError", "TakenOver"]
+__all__ = ["LakeError", "OptionError", "PipelineError", "TakenOver", "gist"]
+
+_OURS = re.compile(r"logbus\.(?:pipeline\.)?errors\.\w+: (.+)")
+
+
+def gist(text: str) -> str:
+    """The line of Spark's long words that says what is wrong: what one of our own errors says, if there is one."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    ours = [found[1] for line in lines if (found := _OURS.search(line))]
+    return ours[-1] if ours else (lines or ["Spark failed without a word"])[0]
 
 
 class PipelineError(LogbusError):
@@ -80,5 +91,8 @@ class DataLoss(PipelineError):
         self.why = why
 
     def __str__(self) -> str:
-        kept = f"; it keeps offsets {self.log_start} to {self.log_end - 1}" if self.log_end >= 0 else ""
+        kept = ""
+        if self.log_end >= 0:
+            some = f"offsets {self.log_start} to {self.log_end - 1}"
+            kept = f"; it keeps {some if self.log_end > self.log_start else 'none'}"
         return f"{self.partition[0]}-{self.partition[1]}: offset {self.wanted} cannot be read: {self.why}{kept}"
