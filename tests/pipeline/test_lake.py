@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 from unittest import TestCase
+from unittest.mock import patch
 
 from attrs import define, field
 from hypothesis import given
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 
 from logbus.pipeline.errors import LakeError, TakenOver
 from logbus.pipeline.lake import table as tables
-from logbus.pipeline.lake.files import LocalFiles
+from logbus.pipeline.lake.files import LocalFiles, draft_of
 from logbus.pipeline.lake.manifest import Commit, DataFile, Kind, State, TopicOffsets
 from logbus.pipeline.lake.ranges import Offsets
 from logbus.pipeline.lake.table import Table
@@ -73,6 +75,13 @@ class StateTests(TestCase):
         self.assertEqual(state.held("t", 1), Offsets())
         self.assertEqual(state.held("u", 0), Offsets())
         self.assertEqual(state.last_change, _load(1, 0, 5))
+        gone = Commit(
+            number=3, kind=Kind.LOSS, at_ms=9, writer="v", offsets={"t": TopicOffsets("one", {0: Offsets.of((5, 7))})}
+        )
+        state = state.after(gone)
+        self.assertEqual(State.from_json("x", state.as_json()), state)
+        self.assertEqual(state.held("t", 0), Offsets.of((0, 7)))
+        self.assertEqual(state.lost["t"].partitions[0], Offsets.of((5, 7)))
 
     def test_contradictions(self) -> None:
         """No number is left out, no offset and no file comes twice, nothing goes that is not there, no id changes."""
@@ -154,6 +163,31 @@ class Mortal:
         self.files.sync(paths)
 
 
+@define
+class Meddled:
+    """
+    Files between whose operations something else happens, once.
+
+    :ivar before: what is to come before the first call of a method with a path that contains a text.
+    """
+
+    files: LocalFiles
+    before: dict[tuple[str, str], Callable[[], object]]
+
+    @property
+    def url(self) -> str:
+        return self.files.url
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*paths: Any) -> Any:
+            for key in list(self.before):
+                if key[0] == name and key[1] in str(paths[0]):
+                    self.before.pop(key)()
+            return getattr(self.files, name)(*paths)
+
+        return call
+
+
 def _write(files: Mortal, table: Table, path: str, rows: list[int]) -> DataFile:
     """What Spark does."""
     files._live()
@@ -181,6 +215,10 @@ class TableTests(TestCase):
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
         self.root = Path(directory.name)
+        # The order of operations is looked at here, not whether the disk keeps them.
+        fsync = patch("logbus.pipeline.lake.files.os.fsync")
+        fsync.start()
+        self.addCleanup(fsync.stop)
 
     def job(self, root: Path, left: int) -> int:
         """Load what is missing of ten offsets, three at a time, and make one file of all; the operations it took."""
@@ -236,9 +274,85 @@ class TableTests(TestCase):
         late.commit(Kind.LOAD, [_write(Mortal(files, 9), late, "part-late.parquet", [0])], offsets=offsets)
         (self.root / early.staging).mkdir(parents=True)
         (self.root / early.staging / file.path).write_text("[0]")
-        with self.assertRaisesRegex(TakenOver, f"job {late.writer} has made commit 3"):
+        with self.assertRaisesRegex(TakenOver, f"job {late.writer} has made commit 3 after commit 1"):
             early.commit(Kind.LOAD, [file], offsets=offsets)
         self.assertEqual(_seen(self.root), [0])
+
+    def test_a_slow_claim(self) -> None:
+        """A job that claims slowly deletes nothing of one that has claimed after it."""
+        late = Table(LocalFiles(self.root))
+        staged = []
+
+        def overtake() -> None:
+            late.claim()
+            staged.append(_write(Mortal(LocalFiles(self.root), 9), late, "part-late.parquet", [0]))
+
+        (self.root / tables.STAGING / "dead").mkdir(parents=True)
+        (self.root / tables.COMMITS).mkdir()
+        (self.root / tables.COMMITS / draft_of("1.json")).touch()
+        slow = Table(Meddled(LocalFiles(self.root), {("delete", "dead"): overtake}))
+        slow.claim()
+        offsets = {"t": TopicOffsets("", {0: Offsets.of((0, 1))})}
+        late.commit(Kind.LOAD, staged, offsets=offsets)
+        self.assertEqual(_seen(self.root), [0])
+        with self.assertRaises(TakenOver):
+            slow.commit(Kind.LOAD, offsets=offsets)
+        self.assertEqual(late.files.names(tables.STAGING), [])
+        self.assertEqual(late.files.names(tables.COMMITS), [f"{number:020}.json" for number in (1, 2, 3)])
+
+    def test_a_job_that_stands_still_while_it_moves_files(self) -> None:
+        """What it committed stands, others go on from there, and it is told so."""
+        late = Table(LocalFiles(self.root))
+
+        def overtake() -> None:
+            late.claim()
+            late.commit(
+                Kind.COMPACT,
+                [_write(Mortal(LocalFiles(self.root), 9), late, "part-all.parquet", [0, 1])],
+                removed=tuple(late.state.files),
+            )
+
+        slow = Table(Meddled(LocalFiles(self.root), {("move", "part-1"): overtake}))
+        slow.claim()
+        added = [_write(Mortal(LocalFiles(self.root), 9), slow, f"part-{each}.parquet", [each]) for each in range(2)]
+        offsets = {"t": TopicOffsets("", {0: Offsets.of((0, 2))})}
+        with self.assertRaisesRegex(TakenOver, "has made commit 4 after commit 2"):
+            slow.commit(Kind.LOAD, added, offsets=offsets)
+        self.assertEqual(_seen(self.root), [0, 1])
+
+    def test_what_jobs_write_that_were_taken_over(self) -> None:
+        """What was deleted under a job's hands ends it as one that was taken over."""
+        late = Table(LocalFiles(self.root))
+        early = Table(Meddled(LocalFiles(self.root), {("sync", ""): late.claim}))
+        early.claim()
+        file = _write(Mortal(LocalFiles(self.root), 9), early, "part-1.parquet", [1])
+        with self.assertRaisesRegex(TakenOver, "has made commit 2 after commit 1"):
+            early.commit(Kind.LOAD, [file])
+        self.assertEqual(_seen(self.root), [])
+
+    def test_a_claim_whose_draft_was_deleted(self) -> None:
+        """It takes the next number."""
+        late = Table(LocalFiles(self.root))
+        early = Table(LocalFiles(self.root))
+        early.files = Meddled(LocalFiles(self.root), {("create", "1.json"): late.claim})
+        early.claim()
+        self.assertEqual(early.state.number, 2)
+
+    def test_claims_only(self) -> None:
+        """Jobs that find nothing to load leave no endless log."""
+        for _ in range(2 * tables.KEEP):
+            Table(LocalFiles(self.root)).claim()
+        files = LocalFiles(self.root)
+        self.assertLess(len(files.names(tables.COMMITS)), tables.KEEP + tables.SNAPSHOT_EVERY + 1)
+        self.assertEqual(Table(files).refresh().number, 2 * tables.KEEP)
+
+    def test_a_commit_that_cannot_be_read(self) -> None:
+        """A name without a file is said, and not looked at for ever."""
+        commits = self.root / tables.COMMITS
+        commits.mkdir(parents=True)
+        (commits / f"{1:020}.json").symlink_to("nowhere")
+        with self.assertRaisesRegex(LakeError, "0001.json.* is listed, and cannot be read"):
+            Table(LocalFiles(self.root)).refresh()
 
     def test_snapshots(self) -> None:
         """The log of commits does not grow without end, and a table is read on from a snapshot."""
@@ -253,6 +367,19 @@ class TableTests(TestCase):
         self.assertEqual(Table(files).refresh(), table.state)
         self.assertEqual(table.state.held("t", 0), Offsets.of((0, 3 * tables.KEEP)))
 
+    def test_what_is_made_durable(self) -> None:
+        """Files, and the directories that name them, up to the table's."""
+        synced = set()
+        (self.root / "a" / "b").mkdir(parents=True)
+        (self.root / "a" / "b" / "f").touch()
+        files = LocalFiles(self.root)
+        with patch("logbus.pipeline.lake.files._sync", side_effect=synced.add):
+            files.sync(["a/b/f"])
+            self.assertEqual(synced, {self.root / each for each in ("", "a", "a/b", "a/b/f")})
+            synced.clear()
+            files.create("c/g", b"")
+            self.assertEqual(synced, {self.root / each for each in ("", "c", "c/g")})
+
     def test_a_directory_of_others(self) -> None:
         """A directory with other files is left alone."""
         (self.root / "part-0.parquet").write_text("[]")
@@ -266,5 +393,5 @@ class TableTests(TestCase):
         table.claim()
         table.commit(Kind.LOAD, [_write(Mortal(files, 9), table, "part-1.parquet", [1])])
         (self.root / "part-1.parquet").unlink()
-        with self.assertRaisesRegex(LakeError, "commit 2 names part-1.parquet, which is not there"):
+        with self.assertRaisesRegex(LakeError, "commit 2 names a file that is not there: .*part-1.parquet"):
             Table(files).claim()

@@ -16,6 +16,7 @@ from attrs import asdict, frozen
 from logbus.pipeline.errors import LakeError, OptionError
 from logbus.pipeline.lake.manifest import DataFile, Kind
 from logbus.pipeline.lake.table import QUARANTINE, Table
+from logbus.pipeline.lake.writing import settings, staged_rows, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,16 +63,19 @@ def compact(
 
     :raise OptionError: a limit is not positive.
     :raise TakenOver: another job has claimed it; nothing has happened.
+    :raise LakeError: not as many rows were written as read; nothing has happened.
     """
     if min_files < 2 or target_bytes < 1:
         raise OptionError(f"compaction takes at least 2 files and 1 byte, not {min_files} and {target_bytes}")
+    table.files.delete(table.staging)  # of an attempt that failed
     old = worth_while(table.state.files.values(), min_files, target_bytes)
     if not old:
         return CompactionReport(table.files.url, 0, 0, 0, 0, 0)
     odd = {directory: files for directory, files in old.items() if directory.startswith(QUARANTINE)}
-    for base, found in ((QUARANTINE, odd), ("", {each: old[each] for each in old.keys() - odd.keys()})):
-        if found:
-            _rewrite(spark, table, base, found, target_bytes)
+    with settings(spark):
+        for base, found in ((QUARANTINE, odd), ("", {each: old[each] for each in old.keys() - odd.keys()})):
+            if found:
+                _rewrite(spark, table, base, found, target_bytes)
     before = [each for files in old.values() for each in files]
     after = table.staged()
     table.commit(Kind.COMPACT, after, removed=tuple(each.path for each in before))
@@ -88,36 +92,25 @@ def compact(
 def _rewrite(
     spark: SparkSession, table: Table, base: str, found: Mapping[str, list[DataFile]], target_bytes: int
 ) -> None:
-    from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
     root, staging = table.files.url, table.staging_url
     if base:
         root, staging = f"{root}/{base}", f"{staging}/{base}"
     paths = [f"{table.files.url}/{each.path}" for files in found.values() for each in files]
-    # As text, so that hour=05 stays what it is.
-    inference = "spark.sql.sources.partitionColumnTypeInference.enabled"
-    before = spark.conf.get(inference)
-    spark.conf.set(inference, "false")
-    try:
-        rows = spark.read.option("basePath", root).option("mergeSchema", "true").parquet(*paths)
-        by = [name for name in rows.columns if any(f"{name}=" in each for each in next(iter(found)).split("/"))]
-        most = max(sum(each.size for each in files) for files in found.values())
-        parts = -(-most // target_bytes)  # of the largest directory
-        seen = Observation()
-        spread = [f.col(name) for name in by]
-        if parts > 1:
-            spread.append(f.pmod(f.hash("partition", "offset"), f.lit(parts)))
-        (
-            rows.observe(seen, f.count(f.lit(1)).alias("rows"))
-            .repartition(*spread)
-            .sortWithinPartitions(*by, *_SORTED_BY)
-            .write.mode("append")
-            .partitionBy(*by)
-            .parquet(staging)
-        )
-        written = spark.read.parquet(staging).count()
-    finally:
-        spark.conf.set(inference, str(before))
-    if written != seen.get["rows"]:
-        raise LakeError(f"{root}: {seen.get['rows']} rows were read and {written} written; nothing was changed")
+    rows = spark.read.option("basePath", root).option("mergeSchema", "true").parquet(*paths)
+    directories = next(iter(found)).split("/")
+    by = [name for name, equals, _ in (each.partition("=") for each in directories) if equals]
+    order = [name for name in _SORTED_BY if name in rows.columns]
+    most = max(sum(each.size for each in files) for files in found.values())
+    parts = -(-most // target_bytes)  # of the largest directory
+    spread = [f.col(name) for name in by]
+    if parts > 1 and order:
+        spread.append(f.pmod(f.hash(*order), f.lit(parts)))
+    gathered = rows.repartition(*spread) if spread else rows.repartition(1)
+    if by or order:
+        gathered = gathered.sortWithinPartitions(*by, *order)
+    write(gathered, staging, by)
+    before, after = rows.count(), staged_rows(spark, table, base)
+    if before != after:
+        raise LakeError(f"{root}: {before} rows were read and {after} written; nothing was changed")

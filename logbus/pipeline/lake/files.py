@@ -12,9 +12,9 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import unquote, urlsplit
 
 from attrs import define, field
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 UNSAFE = frozenset({"s3", "s3a", "s3n", "gs", "wasb", "wasbs", "oss", "cosn"})
 """Schemes of stores whose rename is a copy, or overwrites."""
+
+
+_DRAFT = ".draft-"
 
 
 class Files(Protocol):
@@ -51,7 +54,7 @@ class Files(Protocol):
         """
         Make a file appear, whole, with its directories; it is durable then.
 
-        :raise FileExistsError: there is one.
+        :raise FileExistsError: there is one; or somebody has tidied up meanwhile, and one has to look again.
         """
 
     def move(self, source: str, target: str) -> None:
@@ -65,7 +68,7 @@ class Files(Protocol):
         """Delete a file, or a directory with all that is in it, if it is there."""
 
     def sync(self, paths: Iterable[str]) -> None:
-        """Make files that were written and closed durable."""
+        """Make files that were written and closed durable, and that they are where they are."""
 
 
 @define
@@ -76,7 +79,8 @@ class LocalFiles:
 
     @property
     def url(self) -> str:
-        return self.root.absolute().as_uri()
+        # Not as_uri(): Hadoop does not decode what it would encode.
+        return f"file://{self.root.absolute()}"
 
     def names(self, directory: str) -> list[str]:
         try:
@@ -96,14 +100,17 @@ class LocalFiles:
     def create(self, path: str, content: bytes) -> None:
         target = self.root / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.parent / f".{target.name}.{uuid.uuid4().hex}"
+        draft = target.parent / draft_of(target.name)
         try:
             with draft.open("xb") as out:
                 out.write(content)
                 out.flush()
                 os.fsync(out.fileno())
-            os.link(draft, target)
-            _sync(target.parent)
+            try:
+                os.link(draft, target)
+            except FileNotFoundError as e:
+                raise FileExistsError(str(target)) from e
+            self.sync([path])
         finally:
             draft.unlink(missing_ok=True)
 
@@ -124,12 +131,23 @@ class LocalFiles:
             target.unlink(missing_ok=True)
 
     def sync(self, paths: Iterable[str]) -> None:
-        directories = set()
+        directories: set[Path] = set()
         for path in paths:
             _sync(self.root / path)
-            directories.add((self.root / path).parent)
+            above = (self.root / path).relative_to(self.root).parents
+            directories.update(self.root / each for each in above)
         for directory in directories:
             _sync(directory)
+
+
+def draft_of(name: str) -> str:
+    """The name of a file that is being written and will be called ``name``."""
+    return f"{_DRAFT}{name}.{uuid.uuid4().hex}"
+
+
+def is_draft(name: str) -> bool:
+    """Whether a file was left by a job that was killed before it was whole."""
+    return name.startswith(_DRAFT)
 
 
 def _sync(path: Path) -> None:
@@ -138,6 +156,22 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def _java_errors(what: str) -> Iterator[None]:
+    """Errors of Java's as those that Python has for the same, or that are ours."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        yield
+    except Py4JJavaError as e:
+        kind = e.java_exception.getClass().getSimpleName()
+        if kind == "FileAlreadyExistsException":
+            raise FileExistsError(what) from e
+        if kind == "FileNotFoundException":
+            raise FileNotFoundError(what) from e
+        raise LakeError(f"{what}: {kind}: {e.java_exception.getMessage()}") from e
 
 
 @define
@@ -153,24 +187,25 @@ class HadoopFiles:
     def __attrs_post_init__(self) -> None:
         self._jvm = self.spark.sparkContext._jvm
         configuration = self.spark._jsparkSession.sessionState().newHadoopConf()
-        root = self._path("")
-        self._fs = root.getFileSystem(configuration)
-        self._context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._fs.getUri(), configuration)
+        with _java_errors(self.url):
+            self._fs = self._path("").getFileSystem(configuration)
+            self._context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._fs.getUri(), configuration)
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.url}/{path}" if path else self.url)
 
     def names(self, directory: str) -> list[str]:
-        place = self._path(directory)
-        if not self._fs.exists(place):
+        return sorted(str(status.getPath().getName()) for status in self._list(directory))
+
+    def _list(self, directory: str) -> Iterable[Any]:
+        try:
+            with _java_errors(f"{self.url}/{directory}"):
+                return list(self._fs.listStatus(self._path(directory)))
+        except FileNotFoundError:
             return []
-        return sorted(status.getPath().getName() for status in self._fs.listStatus(place))
 
     def walk(self, directory: str) -> Iterator[tuple[str, int]]:
-        place = self._path(directory)
-        if not self._fs.exists(place):
-            return
-        for status in self._fs.listStatus(place):
+        for status in self._list(directory):
             path = f"{directory}/{status.getPath().getName()}" if directory else str(status.getPath().getName())
             if status.isDirectory():
                 yield from self.walk(path)
@@ -178,57 +213,50 @@ class HadoopFiles:
                 yield path, int(status.getLen())
 
     def read(self, path: str) -> bytes:
-        place = self._path(path)
-        if not self._fs.exists(place):
-            raise FileNotFoundError(f"{self.url}/{path}")
-        stream = self._fs.open(place)
-        try:
-            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-        finally:
-            stream.close()
+        with _java_errors(f"{self.url}/{path}"):
+            stream = self._fs.open(self._path(path))
+            try:
+                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+            finally:
+                stream.close()
 
     def create(self, path: str, content: bytes) -> None:
         directory, _, name = path.rpartition("/")
-        draft = self._path(f"{directory}/.{name}.{uuid.uuid4().hex}")
-        stream = self._fs.create(draft, False)
-        try:
-            stream.write(bytearray(content))
-            stream.hsync()
-        finally:
-            stream.close()
-        try:
-            self._rename(draft, self._path(path))
-        except BaseException:
-            self._fs.delete(draft, False)
-            raise
+        draft = self._path(f"{directory}/{draft_of(name)}")
+        with _java_errors(f"{self.url}/{path}"):
+            stream = self._fs.create(draft, False)
+            try:
+                stream.write(bytearray(content))
+                stream.hsync()
+            finally:
+                stream.close()
+            try:
+                self._rename(draft, self._path(path))
+            except FileNotFoundError as e:
+                raise FileExistsError(path) from e
+            finally:
+                self._fs.delete(draft, False)
 
     def _rename(self, source: Any, target: Any) -> None:
-        from py4j.protocol import Py4JJavaError
-
         gateway: Any = self.spark.sparkContext._gateway
         none = gateway.new_array(self._jvm.org.apache.hadoop.fs.Options.Rename, 0)
-        try:
+        with _java_errors(f"{source} to {target}"):
             self._context.rename(source, target, none)
-        except Py4JJavaError as e:
-            kind = e.java_exception.getClass().getSimpleName()
-            if kind == "FileAlreadyExistsException":
-                raise FileExistsError(str(target)) from e
-            if kind == "FileNotFoundException":
-                raise FileNotFoundError(str(source)) from e
-            raise
 
     def move(self, source: str, target: str) -> None:
         before, after = self._path(source), self._path(target)
-        self._fs.mkdirs(after.getParent())
-        try:
-            self._rename(before, after)
-        except (FileNotFoundError, FileExistsError):
-            # Another job was before us: it is done if only the target is left.
-            if self._fs.exists(before) or not self._fs.exists(after):
-                raise
+        with _java_errors(f"{source} to {target}"):
+            self._fs.mkdirs(after.getParent())
+            try:
+                self._rename(before, after)
+            except (FileNotFoundError, FileExistsError):
+                # Another job was before us: it is done if only the target is left.
+                if self._fs.exists(before) or not self._fs.exists(after):
+                    raise
 
     def delete(self, path: str) -> None:
-        self._fs.delete(self._path(path), True)
+        with _java_errors(f"{self.url}/{path}"):
+            self._fs.delete(self._path(path), True)
 
     def sync(self, paths: Iterable[str]) -> None:
         """A file of HDFS is durable when it is closed, as far as it is ever."""
@@ -238,14 +266,15 @@ def files_at(spark: SparkSession, url: str) -> Files:
     """
     The files at a URL or a path.
 
-    :raise LakeError: they are in a store that cannot keep what a table promises.
+    :raise LakeError: they are in a store that is not known, or cannot keep what a table promises.
     """
-    path = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(url)  # type: ignore[union-attr]
-    fs = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
-    qualified = str(fs.makeQualified(path).toString()).rstrip("/")
-    scheme = urlsplit(qualified).scheme
+    with _java_errors(url):
+        path = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(url)  # type: ignore[union-attr]
+        fs = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+        qualified = str(fs.makeQualified(path).toString()).rstrip("/")
+    scheme, _, rest = qualified.partition(":")
     if scheme == "file":
-        return LocalFiles(Path(unquote(urlsplit(qualified).path)))
+        return LocalFiles(Path(f"/{rest.lstrip('/')}"))
     if scheme in UNSAFE:
         raise LakeError(
             f"{url}: a {scheme}: store cannot make a file appear only if there is none; use a local directory or HDFS"

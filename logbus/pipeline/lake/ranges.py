@@ -80,6 +80,11 @@ class Offsets:
         return sum(end - start for start, end in self.ranges)
 
     @property
+    def start(self) -> int:
+        """The first offset; 0 of none."""
+        return self.ranges[0][0] if self.ranges else 0
+
+    @property
     def end(self) -> int:
         """Behind the last offset; 0 of none."""
         return self.ranges[-1][1] if self.ranges else 0

@@ -1,7 +1,8 @@
 """
 Whether rows of one schema can go into a table of another; pure: schemas are Spark's JSON.
 
-A table may get columns, which older rows then have as null, and rows may lack some. A column's type stays.
+A table may get columns, which older rows then have as null, and rows may lack some. A column's type stays. Names that
+differ in case only are one name to Spark, and so cannot be two columns.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ def merged(table: str, old: Any, new: Any) -> Any:
     The schema of a table that had one schema and gets rows of another.
 
     :param old: of the table; None before its first rows.
-    :raise LakeError: a column would change its type; it names the column and both.
+    :raise LakeError: a column would change its type, or comes in two spellings; it names the column and both.
     """
     if old is None:
         return new
@@ -26,8 +27,15 @@ def merged(table: str, old: Any, new: Any) -> Any:
 
 def _fields(table: str, path: str, old: list[Any], new: list[Any]) -> list[Any]:
     fields = {each["name"]: each for each in old}
+    spellings = {name.lower(): name for name in fields}
     for each in new:
         before = fields.get(each["name"])
+        if before is None and (other := spellings.get(each["name"].lower())):
+            raise LakeError(
+                f"{table}: column {path + each['name']!r} of the new rows and {path + other!r} differ in case "
+                "only: call it by one name"
+            )
+        spellings[each["name"].lower()] = each["name"]
         fields[each["name"]] = each if before is None else _field(table, path + each["name"], before, each)
     return list(fields.values())
 

@@ -12,13 +12,17 @@ A table: a directory of Parquet files, and beside them the log of its commits.
 Spark and other readers pass over names that begin with ``_``. A job works like this:
 
 1. :meth:`Table.claim`: finish what the last commit began, and take the next number. A job that worked before and lives
-   on cannot commit any more.
+   on cannot commit any more, and what it has written is deleted.
 2. Write Parquet files below :attr:`Table.staging`.
 3. :meth:`Table.commit`: one file appears that names them and the offsets in them; then they are moved into place.
 
 Killed before 3, nothing has happened; the next claim deletes what lies in staging. Killed within, the commit either is
 there, and the next claim moves the files, or is not. A file is in one place at any time, so who reads the directory
 without looking at the commits never sees a record of a load twice.
+
+A job may stand still at any point, and go on long after others have claimed the table. It can still move the files of
+its last commit, which is what they have done already. It deletes nothing that came after: names of files are unique,
+and a claim lists what to delete before it takes its number, so only what jobs before it have written.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from logbus.pipeline.errors import LakeError, TakenOver
-from logbus.pipeline.lake.files import Files, files_at
+from logbus.pipeline.lake.files import Files, files_at, is_draft
 from logbus.pipeline.lake.manifest import Commit, DataFile, Kind, State
 
 if TYPE_CHECKING:
@@ -49,6 +53,7 @@ KEEP = 100
 """Commits that are kept behind a snapshot, for people and for readers that are on their way."""
 
 _DIGITS = 20
+_LOOKS = 20
 
 
 def _name(directory: str, number: int) -> str:
@@ -71,13 +76,14 @@ class Table:
     :param clock: milliseconds since 1970.
 
     :ivar state: as of the last look.
-    :ivar writer: this job's run.
+    :ivar writer: this job's claim; unique.
     """
 
     files: Files
     _clock: Callable[[], int] = _now_ms
-    writer: str = field(factory=lambda: uuid.uuid4().hex)
+    writer: str = field(factory=lambda: uuid.uuid4().hex, init=False)
     state: State = field(factory=State, init=False)
+    _snapshot: int = field(default=0, init=False)
 
     @classmethod
     def at(cls, spark: SparkSession, url: str) -> Table:
@@ -106,21 +112,23 @@ class Table:
 
         :raise LakeError: a commit is missing or damaged.
         """
-        while True:
+        for _ in range(_LOOKS):
             try:
                 self.state = self._read()
                 return self.state
-            except FileNotFoundError:
-                continue  # Commits were deleted behind a newer snapshot while we read them.
+            except FileNotFoundError as e:
+                problem = e  # Commits were deleted behind a newer snapshot while we read them.
+        raise LakeError(f"{self.files.url}: {problem}: it is listed, and cannot be read")
 
     def _read(self) -> State:
         snapshots = [number for name in self.files.names(SNAPSHOTS) if (number := _number(name)) is not None]
         state = State()
-        if snapshots:
-            name = _name(SNAPSHOTS, max(snapshots))
-            state = State.from_json(name, self.files.read(name))
-        if self.state.number > state.number:
+        self._snapshot = max(snapshots, default=0)
+        if self.state.number >= self._snapshot:
             state = self.state
+        else:
+            name = _name(SNAPSHOTS, self._snapshot)
+            state = State.from_json(name, self.files.read(name))
         numbers = sorted(number for name in self.files.names(COMMITS) if (number := _number(name)) is not None)
         if not numbers and not snapshots and any(not each.startswith((".", "_")) for each in self.files.names("")):
             raise LakeError(f"{self.files.url} holds files, but no {COMMITS}: it is not a table of logbus")
@@ -136,16 +144,22 @@ class Table:
 
         Whoever comes last has it.
         """
+        self.writer = uuid.uuid4().hex
         while True:
+            # Listed before the number is taken: what a job writes that claims after us is not among it.
+            left = [f"{STAGING}/{name}" for name in self.files.names(STAGING)]
+            for directory in (COMMITS, SNAPSHOTS):
+                left += [f"{directory}/{name}" for name in self.files.names(directory) if is_draft(name)]
             self.refresh()
             if self.state.last_change is not None:
                 self._settle(self.state.last_change)
             try:
                 self._append(Kind.CLAIM)
-            except TakenOver:
+            except (TakenOver, FileExistsError):
                 continue  # Somebody committed or claimed between our look and now.
-            for name in self.files.names(STAGING):
-                self.files.delete(f"{STAGING}/{name}")
+            for path in left:
+                self.files.delete(path)
+            self._tidy()
             return
 
     def commit(self, kind: Kind, added: Iterable[DataFile] = (), **content: Any) -> Commit:
@@ -158,11 +172,19 @@ class Table:
         :raise LakeError: an offset is in the table already; nothing has happened.
         """
         files = tuple(added)
-        self.files.sync(f"{self.staging}/{each.path}" for each in files)
+        try:
+            self.files.sync(f"{self.staging}/{each.path}" for each in files)
+        except FileNotFoundError:
+            self._check_still_ours()
+            raise
         commit = self._append(kind, added=files, staging=self.staging if files else "", **content)
-        self._settle(commit)
-        if commit.number % SNAPSHOT_EVERY == 0:
-            self._snapshot()
+        try:
+            self._settle(commit)
+        except LakeError:
+            # The commit stands. A job that came later has moved the files, and those on to where they are now.
+            self._check_still_ours()
+            raise
+        self._tidy()
         return commit
 
     def _append(self, kind: Kind, **content: Any) -> Commit:
@@ -170,31 +192,40 @@ class Table:
         after = self.state.after(commit)
         try:
             self.files.create(_name(COMMITS, commit.number), commit.as_json())
-        except FileExistsError as e:
-            other = self.refresh()
-            raise TakenOver(
-                f"{self.files.url}: job {other.writer} has made commit {other.number} where this job, {self.writer}, "
-                "was to make one: two jobs write to one table, and the later one goes on"
-            ) from e
+        except FileExistsError:
+            self._check_still_ours()
+            raise
         self.state = after
         return commit
+
+    def _check_still_ours(self) -> None:
+        mine = self.state
+        other = self.refresh()
+        if other.number > mine.number:
+            raise TakenOver(
+                f"{self.files.url}: job {other.writer} has made commit {other.number} after commit {mine.number}, the "
+                f"last that job {self.writer} knows: two jobs write to one table, and the later one goes on"
+            )
 
     def _settle(self, commit: Commit) -> None:
         """Bring the files to where a commit says they are; again, if it was done before."""
         for path in commit.removed:
             self.files.delete(path)
-        for each in commit.added:
-            try:
+        try:
+            for each in commit.added:
                 self.files.move(f"{commit.staging}/{each.path}", each.path)
-            except FileNotFoundError as e:
-                raise LakeError(
-                    f"{self.files.url}: commit {commit.number} names {each.path}, which is not there"
-                ) from e
+            self.files.sync(each.path for each in commit.added)
+        except FileNotFoundError as e:
+            raise LakeError(f"{self.files.url}: commit {commit.number} names a file that is not there: {e}") from e
         if commit.staging:
             self.files.delete(commit.staging)
 
-    def _snapshot(self) -> None:
+    def _tidy(self) -> None:
+        """Now and then, write a snapshot and delete old commits."""
         number = self.state.number
+        if number - self._snapshot < SNAPSHOT_EVERY:
+            return
+        self._snapshot = number
         try:
             self.files.create(_name(SNAPSHOTS, number), self.state.as_json())
         except FileExistsError:
@@ -215,7 +246,10 @@ class Table:
 
     def read(self, spark: SparkSession) -> DataFrame:
         """
-        The table as of the last :meth:`refresh`: whatever is being committed or compacted beside it.
+        The table as of the last :meth:`refresh`, whatever is loaded beside it.
+
+        Files that a compaction has taken away since, or that a commit is about to move, are missed: Spark says so when
+        it reads. One refreshes and reads again.
 
         :raise LakeError: it is empty.
         """

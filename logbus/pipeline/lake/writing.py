@@ -1,0 +1,64 @@
+"""Parquet files by Spark, as a table needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from logbus.pipeline.lake.table import QUARANTINE, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SETTINGS: Mapping[str, str] = {
+    "spark.sql.session.timeZone": "UTC",
+    # Times that other readers understand.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # hour=05 stays what it is.
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    # What tasks write that fail or come second appears nowhere.
+    "spark.sql.sources.commitProtocolClass": (
+        "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
+    ),
+    "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
+
+
+@contextmanager
+def settings(spark: SparkSession) -> Iterator[None]:
+    """Give a session the settings that tables are written with, and in the end those that it had."""
+    before = {name: spark.conf.get(name, None) for name in SETTINGS}
+    try:
+        for name, value in SETTINGS.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, had in before.items():
+            if had is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, had)
+
+
+def write(rows: DataFrame, url: str, partitioned_by: Sequence[str]) -> None:
+    """Write rows as Parquet files, beside those that are there, into directories by the values of some columns."""
+    writer = rows.write.mode("append")
+    if partitioned_by:
+        writer = writer.partitionBy(*partitioned_by)
+    writer.parquet(url)
+
+
+def staged_rows(spark: SparkSession, table: Table, base: str = "") -> int:
+    """
+    The rows in files that are about to be committed, as their own ends say.
+
+    They are not those that were written where Spark's workers have disks of their own, or a task left something.
+
+    :param base: ``_quarantine``, or "" for the rows that could be read.
+    """
+    if not any(each.path.startswith(f"{QUARANTINE}/") == (base == QUARANTINE) for each in table.staged()):
+        return 0
+    return spark.read.parquet(f"{table.staging_url}/{base}" if base else table.staging_url).count()
