@@ -128,6 +128,31 @@ class ExactlyOnceTests(TestCase):
         self.commit(0, *again)
         self.assertEqual(self.there(), [b"0", b"1", b"2", b"3"])
 
+    def test_the_first_task_is_the_first(self) -> None:
+        """It is committed before all others, also without rows: else fewer tasks might not see that any was."""
+        outcomes = [self.task(0, each, [b"%d" % each] if each else []) for each in range(4)]
+        real = transactions.end
+
+        def end(brokers: Any, identity: Any, *, commit: bool, seconds: float | None = None) -> None:
+            real(brokers, identity, commit=commit, seconds=seconds)
+            raise DriverDied
+
+        with mock.patch.object(transactions, "end", end):
+            self.assertRaises(DriverDied, self.commit, 0, *outcomes)
+        again = [self.task(0, 0, []), self.task(0, 1, [b"1", b"2", b"3"])]
+        self.assertRaises(NotRepeatable, self.commit, 0, *again)
+        again = [self.task(0, each, [b"%d" % each] if each else []) for each in range(4)]
+        self.assertEqual([each.prepared is None for each in again], [True, False, False, False])
+        self.commit(0, *again)
+        self.assertEqual(self.there(), [b"1", b"2", b"3"])
+
+    def test_a_batch_without_rows(self) -> None:
+        """Is nothing to commit."""
+        for number in range(2):
+            self.commit(number, self.task(number, 0, []), self.task(number, 1, []))
+        self.commit(2, self.task(2, 0, [b"a"]))
+        self.assertEqual(self.there(), [b"a"])
+
     def part_of_a_batch(self) -> None:
         outcomes = [self.task(0, 0, [b"a", b"b"]), self.task(0, 1, [b"c"])]
         exactly_once.abort(self.brokers, outcomes[1:])

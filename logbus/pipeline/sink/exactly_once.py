@@ -5,7 +5,8 @@ A task's transactional id is made of the query and the number of the task, so th
 this run of the query or of an earlier one, and has what they left open aborted. With the rows of a batch its number is
 committed as an offset of a group that is named as the transactional id is. A task whose batch is committed already,
 because the driver died before Spark could note it, writes nothing; that its rows and the number of tasks are those of
-the first time is checked by the driver before it commits anything else.
+the first time is checked by the driver before it commits anything else. The first task, which every run of a batch has,
+takes part even without rows, and is committed first: so a batch that was committed in part is always noticed.
 """
 
 from __future__ import annotations
@@ -53,7 +54,11 @@ class Run:
 
 @frozen
 class Prepared:
-    """A transaction that holds all rows of a task, to be committed or aborted. ``topic`` is one that it wrote to."""
+    """
+    A transaction that holds all rows of a task, to be committed or aborted.
+
+    :ivar topic: one that it wrote to; empty: it has no rows.
+    """
 
     identity: Identity
     topic: str
@@ -156,17 +161,23 @@ def commit(brokers: Brokers, run: Run, outcomes: Sequence[Outcome]) -> None:
     """
     check_repeated(run, outcomes)
     prepared = [(each, each.prepared) for each in outcomes if each.prepared is not None]
+    topic = next((mine.topic for _, mine in prepared if mine.topic), None)
+    if topic is None:
+        # No task has written anything now.
+        return
     if run.number is not None:
         number = run.number
 
         def note(pair: tuple[Outcome, Prepared]) -> None:
             outcome, mine = pair
             beside = Noted(number, len(outcomes), outcome.rows).spelled()
-            place = Committed(TopicPartition(mine.topic, 0), number, beside)
+            place = Committed(TopicPartition(mine.topic or topic, 0), number, beside)
             transactions.add_offset(brokers, mine.identity, mine.identity.transactional_id or "", place)
 
         _all_at_once(brokers, note, prepared)
-    _all_at_once(brokers, lambda pair: transactions.end(brokers, pair[1].identity, commit=True), prepared)
+    first = min(each.task for each in outcomes)
+    for some in ([pair for pair in prepared if (pair[0].task == first) is is_first] for is_first in (True, False)):
+        _all_at_once(brokers, lambda pair: transactions.end(brokers, pair[1].identity, commit=True), some)
 
 
 def abort(brokers: Brokers, outcomes: Sequence[Outcome | None]) -> None:

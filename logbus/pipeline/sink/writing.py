@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from random import Random
 from typing import Any
 
@@ -121,26 +122,22 @@ def _write_once(
     brokers: Brokers, options: SinkOptions, columns: Columns, run: Run, task: int, rows: Iterator[Any]
 ) -> Outcome:
     first = next(rows, None)
-    if first is None:
-        # Nothing to write is nothing to remember.
+    if first is None and (task or run.number is None):
+        # Nothing to write is nothing to remember, but for the first task, by which a batch is known again.
         return Outcome(task, 0)
     name = run.transactional_id(options.prefix, task)
     # In this order: once those before are fenced nothing more can be committed by them.
     identity = transactions.take_over(brokers, name, options.transaction_timeout)
     last = None if run.number is None else exactly_once.noted(transactions.committed_offsets(brokers, name))
+    rows = rows if first is None else chain([first], rows)
     if exactly_once.is_done(run, last):
-        return Outcome(task, first.num_rows + sum(each.num_rows for each in rows), before=last)
+        return Outcome(task, sum(each.num_rows for each in rows), before=last)
     try:
-        count, topic = _produce(brokers, options, columns, identity, _chain(first, rows))
+        count, topic = _produce(brokers, options, columns, identity, rows)
     except BaseException:
         exactly_once.abandon(brokers, identity)
         raise
     return Outcome(task, count, Prepared(identity, topic))
-
-
-def _chain(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest
 
 
 def _produce(
@@ -149,7 +146,7 @@ def _produce(
     """
     Write all rows, and wait until they are.
 
-    :returns: how many they were, and one of the topics.
+    :returns: how many they were, and one of the topics, "" without rows.
     """
     # Arrow and numpy: the driver, which has a new process for each commit, needs neither.
     from logbus.pipeline.sink.rows import Packer
