@@ -88,10 +88,10 @@ class JoiningTests(SynchronousTestCase):
                 assert one.phase is Phase.JOINING
             one = member(phase)
             one.member_id = "m"
-            assert one.refused(ErrorCode.UNKNOWN_MEMBER_ID) == [Join()]
+            assert one.refused(ErrorCode.UNKNOWN_MEMBER_ID) == [Join(wait=True)]
             assert (one.member_id, one.generation) == ("", NOBODY)
             one.member_id = "m"
-            assert one.refused(ErrorCode.ILLEGAL_GENERATION) == [Join()]
+            assert one.refused(ErrorCode.ILLEGAL_GENERATION) == [Join(wait=True)]
             assert (one.member_id, one.generation) == ("m", NOBODY)
             for code in FATAL:
                 one = member(phase)
@@ -106,7 +106,7 @@ class JoiningTests(SynchronousTestCase):
         one = member(Phase.STABLE, places("t", 0), cooperative=True)
         assert one.rejoin() == [Join()]
         assert one.refused(ErrorCode.UNKNOWN_MEMBER_ID) == [Tell(Told.LOST, places("t", 0))]
-        assert one.told() == [Join()]
+        assert one.told() == [Join(wait=True)]
         assert one.owned == frozenset()
 
     def test_every_code_has_a_consequence(self) -> None:

@@ -78,6 +78,15 @@ class ReportTests(SynchronousTestCase):
         one.confirmed(report, None, 6)
         assert one.report() == Report(6)
 
+    def test_everything_after_an_answer_was_lost(self) -> None:
+        """It may have had an assignment, which is said again only to who says everything."""
+        one = member(0)
+        one.unheard()
+        report = one.report()
+        assert report == Report(5, T, places("t", 0))
+        one.confirmed(report, None, 5)
+        assert one.report() == Report(5)
+
     def test_another_subscription(self) -> None:
         """It is said at once, and again if it changes once more before that is confirmed."""
         one = member()

@@ -197,7 +197,8 @@ class ClassicMember:
             return self._fail(code)
         if consequence in (Consequence.OUTDATED, Consequence.UNKNOWN):
             self._forget(consequence)
-            return self._give_up(Then.JOIN, lost=True, wait=False)
+            # Some coordinators say so each time: they are not asked at once each time.
+            return self._give_up(Then.JOIN, lost=True, wait=True)
         self.turn += 1
         self.phase, self._again = Phase.JOINING, False
         return [Join(wait=True)]

@@ -182,7 +182,7 @@ class ClassicMembership(Shell):
             ],
         )
         response: JoinGroupResponse = await self._coordinator.ask(request, lane=self._lane, seconds=self._patience())
-        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED and response.member_id != request.member_id:
             return lambda: member.given_id(response.member_id)
         if response.error_code:
             raise api_error(response.error_code, f"group {self.options.group_id!r}")

@@ -72,9 +72,10 @@ _CONSEQUENCES = {
     ErrorCode.REBALANCE_IN_PROGRESS: Consequence.REJOIN,
     ErrorCode.ILLEGAL_GENERATION: Consequence.OUTDATED,
     ErrorCode.UNKNOWN_MEMBER_ID: Consequence.UNKNOWN,
+    ErrorCode.MEMBER_ID_REQUIRED: Consequence.WAIT,
 }
 
 
 def consequence_of(code: ErrorCode) -> Consequence:
-    """What an error in an answer to JoinGroup, SyncGroup or Heartbeat means; MEMBER_ID_REQUIRED is none."""
+    """What an error in an answer to JoinGroup, SyncGroup or Heartbeat means; MEMBER_ID_REQUIRED is none at first."""
     return _CONSEQUENCES.get(code, Consequence.WAIT if code.retriable else Consequence.FATAL)

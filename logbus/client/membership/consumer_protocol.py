@@ -172,6 +172,13 @@ class ConsumerMember:
             None if before.owned == now.owned else now.owned,
         )
 
+    def unheard(self) -> None:
+        """
+        A heartbeat's answer was lost, and with it perhaps an assignment: the coordinator says that again only to who
+        says everything again.
+        """
+        self._confirmed = None
+
     def confirmed(self, sent: Report, member_id: str | None, epoch: int) -> list[Action]:
         """The coordinator took in a heartbeat."""
         said = self._confirmed or Report(epoch)

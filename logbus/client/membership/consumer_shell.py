@@ -28,6 +28,8 @@ from logbus.wire.messages.consumer_groups import (
 
 _HEARTBEAT = 68
 _MEMBER_MAKES_ID = 1
+_OFTEN, _SELDOM = 0.05, 300.0
+"""Seconds between heartbeats: brokers say how many, within reason."""
 """The version from which members make their own ids, and subscribe by expressions (KIP-1082)."""
 _FIRST_INTERVAL = 5.0
 """Seconds between heartbeats until the coordinator has said its own."""
@@ -108,6 +110,13 @@ class ConsumerMembership(Shell):
         self._beat = None
 
     def _beat_soon(self) -> None:
+        if self._attempt and not self._beating:
+            # A coordinator that refuses everything is not asked at once each time.
+            self._beat_later(self._cluster.backoff.before(self._attempt))
+        else:
+            self._beat_at_once()
+
+    def _beat_at_once(self) -> None:
         if self._beating:
             self._beat_again = True
         elif self._machine.beats:
@@ -121,7 +130,7 @@ class ConsumerMembership(Shell):
             seconds = 0
         self._beat_again = False
         if self._machine.beats:
-            self._beat = self._clock.callLater(seconds, self._beat_soon)
+            self._beat = self._clock.callLater(seconds, self._beat_at_once)
 
     async def _beat_now(self) -> None:
         member = self._machine
@@ -133,11 +142,13 @@ class ConsumerMembership(Shell):
             if response.error_code:
                 raise api_error(response.error_code, f"group {self.options.group_id!r}", response.error_message)
             self._attempt = 0
-            wait = self._interval = max(response.heartbeat_interval_ms, 1) / 1000
+            wait = self._interval = min(max(response.heartbeat_interval_ms / 1000, _OFTEN), _SELDOM)
             actions = lambda: self._take(report, response)  # noqa: E731
         except LogbusError as e:
             self._log.debug("group {group}: {error}", group=self.options.group_id, error=e)
             code, said = code_of(e), str(e)
+            if not isinstance(e, ApiError):
+                member.unheard()
             self._coordinator.noticed(code)
             self._attempt += 1
             wait = min(wait, self._cluster.backoff.before(self._attempt))
@@ -157,6 +168,7 @@ class ConsumerMembership(Shell):
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "the broker knows no subscriptions by expressions")
         topics: list[str] | None = None
         pattern: str | None = None
+        is_full = subscription is not None and report.owned is not None
         if subscription is not None:
             # Empty takes back what was said before.
             topics, pattern = list(subscription.topics), subscription.pattern or (None if joins else "")
@@ -166,7 +178,7 @@ class ConsumerMembership(Shell):
             member_epoch=report.epoch,
             instance_id=options.group_instance_id,
             rack_id=options.client_rack if joins else None,
-            rebalance_timeout_ms=int(options.max_poll_interval * 1000) if joins else -1,
+            rebalance_timeout_ms=int(options.max_poll_interval * 1000) if is_full else -1,
             subscribed_topic_names=topics,
             subscribed_topic_regex=pattern if version >= _MEMBER_MAKES_ID else None,
             server_assignor=options.group_remote_assignor if joins else None,
