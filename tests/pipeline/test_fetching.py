@@ -7,6 +7,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -185,6 +186,21 @@ class FetchingTests(SynchronousTestCase):
         timer.start()
         self.assertEqual(found + values_of(rows), self.wanted)
         timer.join()
+
+    def test_throttling(self) -> None:
+        """What is read does not ask again sooner than the broker says."""
+        cluster = self.cluster()
+        times = []
+
+        def fetch(node: int, message: object) -> object:
+            times.append(time.monotonic())
+            answer = SocketCluster._fetch(cluster, node, message)
+            answer.throttle_time_ms = 30 if len(times) < 4 else 0
+            return answer
+
+        cluster.answers[1] = fetch
+        self.assertEqual(values_of(read_range(self.client(cluster), PLACE, 0, 30, QUICK)), self.wanted)
+        self.assertGreaterEqual(min(later - earlier for earlier, later in pairwise(times[:4])), 0.03)
 
     def test_a_replica_that_is_near(self) -> None:
         """It is read from where the leader says so (KIP-392), and the leader again when it goes away."""

@@ -76,6 +76,8 @@ def read_range(
                         full = columns.rows >= batch_rows or columns.nbytes >= batch_bytes
                         if columns.rows and (full or pos == before):
                             yield Rows(columns.take(), stamped)
+                        elif pos == before:
+                            raise DecodeError("there is no whole batch")
     except DecodeError as e:
         failure = ApiError(ErrorCode.CORRUPT_MESSAGE, _unreadable(partition, offset, e))
     except ApiError as e:
