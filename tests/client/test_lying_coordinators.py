@@ -17,8 +17,9 @@ from twisted.logger import globalLogBeginner
 from twisted.python.failure import Failure
 
 from logbus.client import AdminClient, Cluster, CommittedOffset, Consumer
-from logbus.client.membership import MembershipFailed
+from logbus.client.membership import CommitFailed, MembershipFailed
 from logbus.errors import ErrorCode, LogbusError
+from logbus.model import TopicPartition
 from logbus.net.channel import Channel
 from tests.client.lying import LIES, Lie
 from tests.client.lyingwire import Change, Wire
@@ -294,3 +295,34 @@ class ConsumerProtocolTests(Members, LyingWireCase):
         "group.consumer.session.timeout.ms": "10000",
         "group.consumer.min.session.timeout.ms": "10000",
     }
+
+    def test_a_commit_in_an_epoch_that_is_over(self) -> None:
+        """
+        It is committed in the one that follows, as long as the partition is still one's own; who gave it up hears so.
+        """
+        stale = 2
+
+        def change(chance: Random, asked: Any, answer: Any) -> None:
+            nonlocal stale
+            stale -= 1
+            if stale >= 0:
+                for topic in answer.topics:
+                    for each in topic.partitions:
+                        each.error_code = ErrorCode.STALE_MEMBER_EPOCH
+
+        wire = Wire(self.cluster.clock, Random(1), GROUP, share=1.0, changes={OFFSET_COMMIT: change})
+        self.patch(Channel, "request", wire.request(Channel.request))
+        member = self.member("t", client=self.client_of(wire))
+        self.until(lambda: len(member.assignment) == 6)
+        mine = TopicPartition("t", 0)
+        self.now(member.commit({mine: CommittedOffset(7)}), 5)
+        self.assertEqual((self.committed("g"), stale), ({0: 7}, -1))
+        stale = 10**6
+        with self.assertRaisesRegex(CommitFailed, "gone on without this member.*STALE_MEMBER_EPOCH"):
+            self.now(member.commit({mine: CommittedOffset(8)}), 20)
+        stale = 1
+        committing = member.commit({mine: CommittedOffset(9)})
+        self.now(member.unsubscribe(), 5)
+        with self.assertRaises(CommitFailed):
+            self.now(committing, 20)
+        self.assertIn(self.committed("g")[0], (7, 8, 9))
