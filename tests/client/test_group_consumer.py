@@ -212,6 +212,56 @@ class GroupConsumerTests(MembershipCase):
         self.assertEqual(self.committed(), {0: 2, 1: 2999})
         self.assertLess(len(heard), 4)
 
+    def test_whatever_is_cancelled(self) -> None:
+        """
+        Each Deferred that is cancelled, whenever, fires at once and once; the consumer goes on, and can be closed.
+        """
+        consumer = self.consumer("t", enable_auto_commit=False)
+        (number, _), *_ = self.read(consumer, 1)
+        admin = AdminClient(self.a_client())
+        for turns in range(12):
+            for begin in (
+                consumer.commit,
+                lambda: consumer.commit({P0: 1}),
+                lambda: consumer.committed([P0]),
+                lambda: consumer.end_offsets([P0]),
+                lambda: consumer.poll(max_records=1),
+                lambda: admin.list_group_offsets(["g"]),
+            ):
+                heard: list[object] = []
+                asked: Deferred[Any] = begin()
+                asked.addBoth(heard.append)
+                for _ in range(turns):
+                    self.cluster.clock.advance(0)
+                asked.cancel()
+                self.assertEqual(len(heard), 1)
+                self.cluster.settle(0.05)
+                self.assertEqual(len(heard), 1)
+        self.finished(consumer.commit({TopicPartition("t", number): 1}))
+        self.assertEqual(self.committed()[number], 1)
+        for turns in (0, 1, 5):
+            for end in (Consumer.unsubscribe, Consumer.close):
+                leaving = self.consumer("t")
+                self.read_on(leaving)
+                ending = end(leaving)
+                for _ in range(turns):
+                    self.cluster.clock.advance(0)
+                ending.cancel()
+                ending.addErrback(lambda failure: failure.trap(CancelledError) and None)
+                self.cluster.settle(1)
+                self.finished(leaving.close())
+
+    def read_on(self, consumer: Consumer) -> None:
+        """Wait until it is a member."""
+        polling = consumer.poll()
+        for _ in range(200):
+            if consumer.assignment:
+                break
+            self.cluster.settle(0.05)
+        self.assertTrue(consumer.assignment)
+        polling.cancel()
+        polling.addErrback(lambda failure: failure.trap(CancelledError) and None)
+
     def test_committed_offsets_of_open_transactions_are_waited_for(self) -> None:
         """
         Who reads committed records begins where a transaction leaves the group, and not where it was before, also

@@ -293,6 +293,20 @@ class ConsumerTests(LyingCase):
                 self.assertIn(str(NEVER_HEARD_OF), str(each))
             self.assert_nothing_left()
 
+    def test_metadata_that_never_come(self) -> None:
+        """
+        The consumer waits for them, asks again and again but not all the time, and reads once they come.
+        """
+        self.begin()
+        self.fill()
+        self.liars.about, self.liars.share = frozenset({METADATA}), 1.0
+        self.lie(60.0, never)
+        found, errors = self.read(200)
+        self.assert_all(found)
+        self.assertEqual(errors, [])
+        self.assertTrue(5 < self.liars.told < 200, self.liars.told)
+        self.assert_nothing_left()
+
     def test_leaders_that_move_every_second(self) -> None:
         """
         Each record is read once and in order, from whichever broker leads.
