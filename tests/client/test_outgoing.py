@@ -121,3 +121,16 @@ class OutgoingTests(SynchronousTestCase):
         self.assertEqual([error for _, error in self.notes.outcomes], [None, RecordDropped, ApiError])
         self.assertEqual(len(self.notes.queued), 1, "what is refused was not queued")
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 3 + 2 + 2)
+
+    def test_callbacks_that_raise(self) -> None:
+        """
+        What an application does with the outcome of a record concerns no other record of the batch, nor the next ones.
+        """
+        producer = self.producer()
+        sent = [producer.send("t", b"%d" % number) for number in range(3)]
+        sent[1].addCallback(lambda _: 1 / 0)
+        self.assertEqual([self.get(sent[0]).offset, self.get(sent[2]).offset], [0, 2])
+        self.failureResultOf(sent[1], ZeroDivisionError)
+        self.assertEqual(self.get(producer.send("t", b"3")).offset, 3)
+        self.assertEqual(self.get(producer.flush()), None)
+        self.assertEqual(producer.buffered, 0)
