@@ -1,6 +1,6 @@
 """
 A driver that copies one topic to another, exactly once, until its input is closed: then it copies what is left, and
-ends. It says ``batch N`` for each batch that is done.
+ends. It says ``batch N SECONDS`` for each batch that is done.
 
 It is run as a process of its own, ``python -m tests.pipeline.copying '{"bootstrap": ...}'``, so that it can be killed.
 """
@@ -54,7 +54,7 @@ def main(asked: dict[str, Any]) -> None:
             # Spark tells of what is idle, too.
             if each["numInputRows"] and each["batchId"] not in said:
                 said.add(each["batchId"])
-                print(f"batch {each['batchId']}", flush=True)
+                print(f"batch {each['batchId']} {each['durationMs']['triggerExecution'] / 1000}", flush=True)
 
     while query.isActive and not closed.wait(0.05):
         say()

@@ -28,9 +28,9 @@ from tests.pipeline.standalone import Standalone, kill
 SOURCE, SINK = "in", "out"
 PARTITIONS = 3
 PER_ROUND = 1000
-PER_BATCH = 400
+PER_BATCH = 200
 LONGEST = 5.0
-"""Seconds from the first batch of a round to its kill, at most."""
+"""Seconds from the first batch of a round to its kill, at most; it falls into one of the next two batches."""
 PATIENCE = 400.0
 _QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """For Java processes that do not live long."""
@@ -76,13 +76,19 @@ class Report:
 
 @define(eq=False)
 class Driver:
-    """A driver in a process of its own."""
+    """
+    A driver in a process of its own.
+
+    :ivar failure: why its query ended by itself.
+    :ivar pace: seconds of its last batch.
+    """
 
     process: subprocess.Popen[str]
     master: str
     lines: queue.Queue[str] = field(factory=queue.Queue)
     batches: int = 0
     failure: str = ""
+    pace: float = 1.0
 
     @classmethod
     def start(cls, asked: dict[str, Any]) -> Driver:
@@ -103,6 +109,7 @@ class Driver:
         for line in self.process.stdout:
             if line.startswith("batch "):
                 self.batches += 1
+                self.pace = float(line.split()[2])
             elif line.startswith("failed "):
                 self.failure = line[7:].strip()[:500]
             self.lines.put(line)
@@ -189,7 +196,7 @@ class Rounds:
             self.gone()
         self.produce(PER_ROUND)
         driver = self.running()
-        delay = self.chance.uniform(0, LONGEST)
+        delay = self.chance.uniform(0, min(LONGEST, 2 * driver.pace))
         time.sleep(delay)
         if what in ("driver", "all"):
             driver.kill()
