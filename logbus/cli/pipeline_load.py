@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 @click.option("--since", metavar="WHEN", help="Records from this time on: as for 'logbus consume --timestamp'.")
 @click.option("--until", metavar="WHEN", help="Records before this time.")
 @click.option(
-    "--offsets", metavar="JSON", help='Begin at these offsets: {"orders": {"0": 23, "1": -2}}; -2 is the first.'
+    "--offsets",
+    metavar="JSON",
+    help='Begin at these offsets of all partitions: {"orders": {"0": 23, "1": -2}}; -2 is the first.',
 )
 @click.option("--end-offsets", metavar="JSON", help="End before these offsets; -1 is behind the last.")
 @click.option(
@@ -36,12 +38,19 @@ if TYPE_CHECKING:
 @click.option("--registry-auth", metavar="USER:PASSWORD", default="", envvar="LOGBUS_REGISTRY_AUTH", help="For it.")
 @click.option("--subject", metavar="NAME", help="Of Avro without --schema: its newest version; else TOPIC-value.")
 @click.option("--event-time", metavar="FIELD", default="", help="The event's time; else the record's is taken.")
+@click.option("--headers", is_flag=True, help="Keep the records' headers, in a column of their own.")
 @click.option("--into", metavar="COLUMN", default="", help="One column for the whole event, not one for each field.")
 @click.option(
     "--batch-offsets", type=click.IntRange(min=1), default=1_000_000, show_default=True, help="Of one commit."
 )
 @click.option(
-    "--follow", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Look for more so often."
+    "--min-partitions", type=click.IntRange(min=1), metavar="TASKS", help="Read in about so many; else one a partition."
+)
+@click.option(
+    "--follow",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="When all is loaded, wait so long and look for more.",
 )
 @click.option(
     "--compact",
@@ -61,6 +70,7 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-data-loss", is_flag=True, help="Go on where records are gone before they were loaded, and say so."
 )
+@click.option("--dry-run", is_flag=True, help="Say how many offsets would be loaded, and change nothing.")
 @kafka_options
 @job_options
 def load(
@@ -77,12 +87,15 @@ def load(
     registry_auth: str,
     subject: str | None,
     event_time: str,
+    headers: bool,
     into: str,
     batch_offsets: int,
+    min_partitions: int | None,
     compact: int,
     follow: float | None,
     late_after: float,
     allow_data_loss: bool,
+    dry_run: bool,
     bootstrap: str,
     kafka_settings_: tuple[str, ...],
     master: str | None,
@@ -102,7 +115,7 @@ def load(
           --schema 'user STRING, page STRING, at TIMESTAMP' --event-time at
       logbus pipeline load events --table lake/events --since 2024-05-01T00:00 --until 2024-05-02T00:00
     """
-    from logbus.pipeline.jobs.load import LoadOptions, run
+    from logbus.pipeline.jobs.load import LoadOptions, remaining, run
 
     if bool(topics) == bool(pattern):
         raise click.UsageError("say which topics: their names, or --pattern")
@@ -118,6 +131,10 @@ def load(
         source["endingOffsets"] = end_offsets
     if allow_data_loss:
         source["failOnDataLoss"] = "false"
+    if headers:
+        source["includeHeaders"] = "true"
+    if min_partitions is not None:
+        source["minPartitions"] = str(min_partitions)
     if payload == "avro":
         only = topics[0] if len(topics) == 1 else None
         made = _avro(schema, registry, registry_auth, subject or (f"{only}-value" if only else None), event_time, into)
@@ -136,7 +153,7 @@ def load(
     )
     done = run_job(
         "load",
-        lambda spark, watch: run(spark, options, watch),
+        lambda spark, watch: remaining(spark, options) if dry_run else run(spark, options, watch),
         master=master,
         spark_settings=spark_settings,
         report=report,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from unittest import TestCase
 
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
 from logbus.model import TopicPartition
 from logbus.pipeline.errors import LakeError
-from logbus.pipeline.jobs.missing import Wanted, left, next_batch
+from logbus.pipeline.jobs.missing import Wanted, next_batch
 from logbus.pipeline.lake.ranges import Offsets
 from logbus.pipeline.lake.schemas import merged
 
@@ -17,10 +18,10 @@ HELD = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 9)), max_size=4).ma
     lambda found: Offsets.of(*((start, start + size) for start, size in found))
 )
 WANTED = st.builds(
-    lambda held, log_start, more, end: Wanted(held, log_start, log_start + more, end),
+    lambda held, log_start, more, end: Wanted(held=held, log_start=log_start, start=max(log_start + more, 0), end=end),
     HELD,
     st.integers(0, 30),
-    st.integers(0, 10),
+    st.integers(-9, 10),
     st.integers(0, 70),
 )
 
@@ -35,24 +36,45 @@ class MissingTests(TestCase):
         """Batches are disjoint, within the limit, and together are just what was missing."""
         loaded = {each: Offsets() for each in wanted}
         before = {each: of.missing for each, of in wanted.items()}
-        while left(wanted):
-            ranges = next_batch(wanted, limit)
-            self.assertTrue(ranges)
+        while ranges := next_batch(wanted, limit):
             self.assertLessEqual(sum(end - start for start, end in ranges.values()), max(limit, len(ranges)))
             for each, taken in ranges.items():
                 part = Offsets.of(taken)
                 self.assertFalse(loaded[each] & part)
                 loaded[each] |= part
                 of = wanted[each]
-                wanted[each] = Wanted(of.held | part, of.log_start, of.start, of.end)
+                wanted[each] = evolve(of, held=of.held | part)
         self.assertEqual(loaded, before)
-        self.assertEqual(next_batch(wanted, limit), {})
+
+    @given(WANTED)
+    def test_nothing_is_forgotten(self, of: Wanted) -> None:
+        """What is wanted is held, missing or lost: one of them; and what is missing is there."""
+        wanted = Offsets.of((of.start, max(of.start, of.end)))
+        self.assertEqual(wanted - of.held, (of.missing | of.lost) & wanted)
+        self.assertFalse(of.missing & of.lost)
+        self.assertFalse((of.missing | of.lost) & of.held)
+        self.assertFalse(of.missing & Offsets.of((0, of.log_start)))
+        self.assertFalse(of.lost & Offsets.of((of.log_start, 99)))
 
     def test_what_was_lost(self) -> None:
-        """What expired behind the table's end is lost; what was never begun is not."""
-        self.assertEqual(Wanted(Offsets.of((3, 5)), 9, 9, 20).lost, Offsets.of((5, 9)))
-        self.assertEqual(Wanted(Offsets.of((3, 9)), 9, 9, 20).lost, Offsets())
-        self.assertEqual(Wanted(Offsets(), 9, 9, 20).lost, Offsets())
+        """
+        Who begins with the oldest that there is has lost what expired since the table began; who asks for an offset has
+        lost what is gone from there on; who begins later has lost nothing.
+        """
+        held = Offsets.of((3, 5))
+        for start, of, lost in (
+            (9, held, ((5, 9),)),
+            (9, Offsets.of((3, 9)), ()),
+            (9, Offsets.of((3, 4), (6, 12)), ((4, 6),)),
+            (9, Offsets(), ()),
+            (10, held, ()),
+            (4, held, ((5, 9),)),
+            (0, held, ((0, 3), (5, 9))),
+            (0, Offsets(), ((0, 9),)),
+        ):
+            with self.subTest(start=start, held=of):
+                self.assertEqual(Wanted(held=of, log_start=9, start=start, end=20).lost, Offsets(lost))
+        self.assertEqual(Wanted(held=Offsets(), log_start=9, start=0, end=2).lost, Offsets.of((0, 2)))
 
 
 def _struct(nullable: bool = True, **fields: object) -> dict[str, object]:
@@ -89,3 +111,8 @@ class SchemaTests(TestCase):
             with self.subTest(words), self.assertRaisesRegex(LakeError, words):
                 merged("t", old, new)
         self.assertEqual(merged("t", old, _struct(False, a="integer")), old)
+
+    def test_spellings(self) -> None:
+        """Spark takes names that differ in case only for one."""
+        with self.assertRaisesRegex(LakeError, "t: column 's.X' of the new rows and 's.x' differ in case only"):
+            merged("t", _struct(s=_struct(x="string")), _struct(s=_struct(X="string")))

@@ -2,29 +2,35 @@
 Values that are Avro, framed as Confluent's serializers do: a byte 0, the id of the writer's schema, the event.
 
 Each event is read with the schema that it was written with, which the registry has, and resolved to the schema that the
-table's columns are made of (the Avro specification, "Schema Resolution").
+table's columns are made of (the Avro specification, "Schema Resolution"): fields that only the writer has are left out,
+those that only the columns have get their defaults.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # Spark reads a function's types from the module's names.
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from logbus.client.schema_frame import unframe
 from logbus.pipeline.errors import OptionError
-from logbus.pipeline.jobs.avro_types import spark_schema
-from logbus.pipeline.jobs.payloads import EVENT, METADATA, REASON, TIME, check_names, event_columns, quoted
+from logbus.pipeline.jobs.avro_types import clash, known_logical_types, spark_schema
+from logbus.pipeline.jobs.payloads import EVENT, REASON, TIME, check_names, event_columns, quoted
 from logbus.pipeline.jobs.registry import NoSuchSchema, Registry, RegistryFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _LONGEST_REASON = 300
+_MISSING_FOR = 30.0
+"""Seconds for which a schema that the registry did not have is not asked for again."""
+
+_MOST_MISSING = 1000
 
 
 @frozen(kw_only=True)
@@ -46,7 +52,6 @@ class AvroPayload:
     into: str = ""
     reason = REASON
     time = TIME
-    raw = (*METADATA, "value")
     columns_schema: dict[str, Any] = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -56,6 +61,9 @@ class AvroPayload:
         object.__setattr__(self, "schema", text)
         object.__setattr__(self, "columns_schema", spark_schema(_decoded(text)))
         check_names(self.columns_schema, self.event_time, self.into)
+
+    def check(self) -> None:
+        """All is known already."""
 
     def parsed(self, rows: DataFrame) -> DataFrame:
         """See :class:`.Payload`."""
@@ -67,14 +75,14 @@ class AvroPayload:
         answer = StructType().add("event", event).add("reason", StringType())
         decode: Any = arrow_udf(_decoder(self.registry, self.schema, answer), answer)  # type: ignore[call-overload]
         rows = rows.withColumn("_read", decode(f.col("topic"), f.col("value"))).withColumn(EVENT, f.col("_read.event"))
-        time = f.col(f"{EVENT}.{quoted(self.event_time)}") if self.event_time else f.col("timestamp")
-        rows = rows.withColumn(TIME, time.cast("timestamp"))
+        at = f.col(f"{EVENT}.{quoted(self.event_time)}") if self.event_time else f.col("timestamp")
+        rows = rows.withColumn(TIME, at.cast("timestamp"))
         no_time = f.when(f.col(TIME).isNull(), f"there is no time in {self.event_time!r}")
         return rows.withColumn(REASON, f.coalesce(f.col("_read.reason"), no_time)).drop("_read")
 
     def columns(self, rows: DataFrame) -> list[Any]:
         """See :class:`.Payload`."""
-        return event_columns([each["name"] for each in self.columns_schema["fields"]], self.into)
+        return event_columns(rows, [each["name"] for each in self.columns_schema["fields"]], self.into)
 
 
 def _decoded(text: str) -> Any:
@@ -99,9 +107,33 @@ def _decoder(registry: Registry, reader: str, answer: Any) -> Callable[[pa.Array
 
         read = reader_of(registry, reader)
         found = [read(topic, value) for topic, value in zip(topics.to_pylist(), values.to_pylist(), strict=True)]
-        return pa.array(found, to_arrow_type(answer, timezone="UTC"))
+        return as_arrow(found, to_arrow_type(answer, timezone="UTC"))
 
     return decode
+
+
+def as_arrow(found: list[dict[str, Any]], kind: pa.DataType) -> pa.Array:
+    """
+    Events and reasons as a column; those that do not fit into it become reasons.
+
+    An Avro library takes an int of more than 32 bits, or a decimal of more digits than its schema says; Arrow does not.
+    """
+    try:
+        return pa.array(found, kind)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        return pa.array([_fitting(each, kind) for each in found], kind)
+
+
+def _fitting(read: dict[str, Any], kind: pa.DataType) -> dict[str, Any]:
+    try:
+        pa.array([read], kind)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as e:
+        return _odd(f"the value does not fit its column: {e}")
+    return read
+
+
+def _odd(reason: str) -> dict[str, Any]:
+    return {"event": None, "reason": reason[:_LONGEST_REASON]}
 
 
 _readers: dict[tuple[Registry, str], Callable[[str, bytes | None], dict[str, Any]]] = {}
@@ -113,43 +145,81 @@ def reader_of(registry: Registry, reader: str) -> Callable[[str, bytes | None], 
     known = _readers.get((registry, reader))
     if known is None:
         _readers.clear()
-        known = _readers[registry, reader] = _reader(registry, reader)
+        known = _readers[registry, reader] = Reader(registry, reader).read
     return known
 
 
-def _reader(registry: Registry, reader: str) -> Callable[[str, bytes | None], dict[str, Any]]:
-    import fastavro
+@define(eq=False)
+class Reader:
+    """
+    Makes events of values.
 
-    columns = fastavro.parse_schema(json.loads(reader))
-    writers: dict[int, Any] = {}
-    missing: dict[int, str] = {}
+    :param registry: is asked once for each schema.
+    :param schema: of the columns, as text.
+    """
 
-    def writer_of(schema_id: int) -> Any:
-        if schema_id not in writers:
-            writers[schema_id] = fastavro.parse_schema(json.loads(registry.schema(schema_id)))
-        return writers[schema_id]
+    registry: Registry
+    schema: str
+    clock: Callable[[], float] = time.monotonic
+    _columns: Any = field(init=False)
+    _types: dict[str, Any] = field(init=False)
+    _writers: dict[int, Any] = field(factory=dict, init=False)
+    _missing: dict[int, tuple[float, str]] = field(factory=dict, init=False)
 
-    def read(topic: str, value: bytes | None) -> dict[str, Any]:
+    def __attrs_post_init__(self) -> None:
+        import fastavro
+
+        decoded = json.loads(self.schema)
+        self._types = spark_schema(decoded)
+        self._columns = fastavro.parse_schema(known_logical_types(decoded))
+
+    def read(self, topic: str, value: bytes | None) -> dict[str, Any]:
+        """
+        The event in a value, or the reason why there is none.
+
+        :raise RegistryFailed: the registry does not answer: the value is not to blame.
+        """
+        import fastavro
+
         if value is None:
-            return {"event": None, "reason": "there is no value"}
+            return _odd("there is no value")
         try:
             schema_id, payload = unframe(topic, value)
-            if schema_id in missing:
-                return {"event": None, "reason": missing[schema_id]}
-            try:
-                writer = writer_of(schema_id)
-            except NoSuchSchema as e:
-                missing[schema_id] = f"schema {schema_id}: {e}"[:_LONGEST_REASON]
-                return {"event": None, "reason": missing[schema_id]}
+            writer = self._writer(schema_id)
             source = BytesIO(payload)
-            event = fastavro.schemaless_reader(source, writer, columns)
-            left = len(payload) - source.tell()
-            if left:
-                return {"event": None, "reason": f"{left} bytes follow a value of schema {schema_id}"}
+            event = fastavro.schemaless_reader(source, writer, self._columns)
+            if left := len(payload) - source.tell():
+                return _odd(f"{left} bytes follow a value of schema {schema_id}")
             return {"event": event, "reason": None}
+        except NoSuchSchema as e:
+            return _odd(str(e))
         except (OSError, RegistryFailed):
-            raise  # The value is not to blame.
+            raise
         except Exception as e:
-            return {"event": None, "reason": f"{type(e).__name__}: {e}"[:_LONGEST_REASON]}
+            return _odd(f"{type(e).__name__}: {e}")
 
-    return read
+    def _writer(self, schema_id: int) -> Any:
+        """
+        A writer's schema.
+
+        :raise NoSuchSchema: there is none, or its values cannot become the columns.
+        """
+        import fastavro
+
+        if schema_id in self._writers:
+            return self._writers[schema_id]
+        now = self.clock()
+        asked, problem = self._missing.get(schema_id, (now - _MISSING_FOR, ""))
+        if now - asked < _MISSING_FOR:
+            raise NoSuchSchema(problem)
+        try:
+            decoded = json.loads(self.registry.schema(schema_id))
+            if problem := clash(decoded, self._types):
+                raise NoSuchSchema(problem)
+            self._writers[schema_id] = fastavro.parse_schema(known_logical_types(decoded))
+        except NoSuchSchema as e:
+            if len(self._missing) >= _MOST_MISSING:
+                self._missing.clear()
+            self._missing[schema_id] = now, f"schema {schema_id}: {e}"
+            raise NoSuchSchema(f"schema {schema_id}: {e}") from None
+        return self._writers[schema_id]

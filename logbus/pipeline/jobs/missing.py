@@ -13,14 +13,14 @@ from logbus.pipeline.lake.ranges import Offsets, Range
 from logbus.pipeline.source.planning import limited
 
 
-@frozen
+@frozen(kw_only=True)
 class Wanted:
     """
     Of a partition.
 
-    :ivar held: what is in the table.
+    :ivar held: what is in the table, or known to be lost.
     :ivar log_start: the first offset that the brokers still have.
-    :ivar start: from where on it is wanted, not before ``log_start``;  ``end``: up to where.
+    :ivar start: from where on it is wanted;  ``end``: up to where, at most the end that it has.
     """
 
     held: Offsets
@@ -30,15 +30,21 @@ class Wanted:
 
     @property
     def lost(self) -> Offsets:
-        """What was to be read after what is in the table, and is not there any more."""
-        if not self.held or self.held.end >= self.log_start:
-            return Offsets()
-        return Offsets.of((self.held.end, self.log_start))
+        """
+        What is wanted, and is not there any more.
+
+        Who asks for the oldest, or for a time, means what is there at first, and everything after it ever since.
+        """
+        start = self.start
+        if start >= self.log_start:
+            start = self.held.start if self.held and self.start == self.log_start else self.log_start
+        return Offsets.of((start, max(start, min(self.log_start, self.end)))) - self.held
 
     @property
     def missing(self) -> Offsets:
         """What is to be loaded."""
-        return Offsets.of((self.start, max(self.start, self.end))) - self.held
+        start = max(self.start, self.log_start)
+        return Offsets.of((start, max(start, self.end))) - self.held
 
 
 def next_batch(wanted: Mapping[TopicPartition, Wanted], limit: int) -> dict[TopicPartition, Range]:
@@ -52,8 +58,3 @@ def next_batch(wanted: Mapping[TopicPartition, Wanted], limit: int) -> dict[Topi
         {each: start for each, (start, _) in first.items()}, {each: end for each, (_, end) in first.items()}, limit
     )
     return {each: (start, ends[each]) for each, (start, _) in first.items() if ends[each] > start}
-
-
-def left(wanted: Mapping[TopicPartition, Wanted]) -> int:
-    """Offsets that are to be loaded."""
-    return sum(len(each.missing) for each in wanted.values())

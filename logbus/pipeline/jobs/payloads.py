@@ -2,7 +2,7 @@
 What a load makes of records' values: bytes as they are, or columns that a schema names.
 
 A payload adds to the source's rows the columns of the event, the event's time, and the reason why a value could not be
-read, which is null where it could.
+read, which is null where it could. Before anything is read, :meth:`Payload.check` says whether that can work at all.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ TIME = "_time"
 METADATA = ("topic", "partition", "offset", "timestamp", "key")
 """The source's columns that are kept beside the event's."""
 
-RESERVED = frozenset({*METADATA, "headers", "date", "hour", "timestampType"})
+HEADERS = "headers"
+RESERVED = frozenset({*METADATA, HEADERS, "date", "hour", "timestampType"})
+_CORRUPT = "_corrupt"
 
 
 class Payload(Protocol):
     """
     :ivar reason: the column that says why a value could not be read.
     :ivar time: the column with the event's time.
-    :ivar raw: columns that are kept of what could not be read.
     """
 
     @property
@@ -39,8 +40,12 @@ class Payload(Protocol):
     @property
     def time(self) -> str: ...
 
-    @property
-    def raw(self) -> tuple[str, ...]: ...
+    def check(self) -> None:
+        """
+        Look at what only a running Spark can say.
+
+        :raise OptionError: the schema is none, or has a name that is taken.
+        """
 
     def parsed(self, rows: DataFrame) -> DataFrame:
         """The source's rows with the columns :attr:`reason` and :attr:`time`, and what :meth:`columns` needs."""
@@ -55,10 +60,12 @@ class RawPayload:
 
     reason = REASON
     time = "timestamp"
-    raw = (*METADATA, "value")
+
+    def check(self) -> None:
+        """Nothing can be wrong with bytes."""
 
     def parsed(self, rows: DataFrame) -> DataFrame:
-        """Nothing can be wrong with bytes."""
+        """See :class:`Payload`."""
         from pyspark.sql import functions as f
 
         return rows.withColumn(REASON, f.lit(None).cast("string"))
@@ -71,12 +78,12 @@ class RawPayload:
 @frozen(kw_only=True)
 class JsonPayload:
     """
-    JSON objects, read with a schema.
+    JSON objects, read with a schema: fields that are not in it are left out, and those that are missing are null.
 
     :ivar schema: as Spark's DDL spells it, such as ``user STRING, at TIMESTAMP``.
     :ivar event_time: the field that has the event's time; "" takes the record's.
     :ivar into: the name of one column for the whole event; "" has a column for each field.
-    :raise OptionError: the schema is none, or has a name that is taken.
+    :raise OptionError: there is no schema.
     """
 
     schema: str
@@ -84,7 +91,14 @@ class JsonPayload:
     into: str = ""
     reason = REASON
     time = TIME
-    raw = (*METADATA, "value")
+
+    def __attrs_post_init__(self) -> None:
+        if not self.schema.strip():
+            raise OptionError("JSON needs a schema, such as 'user STRING, at TIMESTAMP'")
+
+    def check(self) -> None:
+        """See :class:`Payload`."""
+        self._kind()
 
     def parsed(self, rows: DataFrame) -> DataFrame:
         """See :class:`Payload`."""
@@ -92,9 +106,16 @@ class JsonPayload:
         from pyspark.sql.types import StringType, StructType
 
         kind = self._kind()
-        wide = StructType([*kind.fields]).add("_corrupt", StringType())
+        wide = StructType([*kind.fields]).add(_CORRUPT, StringType())
         text = f.col("value").cast("string")
-        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
+        options = {
+            "mode": "PERMISSIVE",
+            "columnNameOfCorruptRecord": _CORRUPT,
+            "allowSingleQuotes": "false",
+            "allowNonNumericNumbers": "false",
+        }
+        # from_json stops behind the first object.
+        objects = f.coalesce(f.json_array_length(f.concat(f.lit("["), text, f.lit("]"))), f.lit(0))
         event = f.from_json(text, wide, options)
         rows = rows.withColumn("_read", event)
         names = [f.col(f"_read.`{name}`").alias(name) for name in kind.names]
@@ -107,7 +128,8 @@ class JsonPayload:
                 f.when(f.col("value").isNull(), "there is no value")
                 .when(~f.is_valid_utf8(f.col("value")), "the value is not UTF-8")
                 .when(f.col("_read").isNull(), "the value is empty")
-                .when(f.col("_read._corrupt").isNotNull(), "the value is not JSON of the schema")
+                .when(f.col(f"_read.{_CORRUPT}").isNotNull(), "the value is not JSON of the schema")
+                .when(objects != 1, "something follows the JSON object")
                 .when(f.col(TIME).isNull(), f"there is no time in {self.event_time!r}")
                 .otherwise(f.lit(None).cast("string")),
             )
@@ -116,7 +138,7 @@ class JsonPayload:
 
     def columns(self, rows: DataFrame) -> list[Any]:
         """See :class:`Payload`."""
-        return event_columns(self._kind().names, self.into)
+        return event_columns(rows, self._kind().names, self.into)
 
     def _kind(self) -> Any:
         return checked(self.schema, self.event_time, self.into)
@@ -127,13 +149,22 @@ def quoted(path: str) -> str:
     return ".".join(f"`{each}`" for each in path.split("."))
 
 
-def event_columns(names: list[str], into: str) -> list[Any]:
+def event_columns(rows: DataFrame, names: list[str], into: str) -> list[Any]:
     """The columns of a table of events."""
     from pyspark.sql import functions as f
 
+    own = [each for each in (*METADATA, HEADERS) if each in rows.columns]
     if into:
-        return [*METADATA, f.col(EVENT).alias(into)]
-    return [*METADATA, *(f.col(f"{EVENT}.`{name}`").alias(name) for name in names)]
+        return [*own, f.col(EVENT).alias(into)]
+    return [*own, *(f.col(f"{EVENT}.`{name}`").alias(name) for name in names)]
+
+
+def raw_columns(rows: DataFrame) -> list[Any]:
+    """The columns of what could not be read, and why."""
+    from pyspark.sql import functions as f
+
+    own = [each for each in (*METADATA, "value", HEADERS) if each in rows.columns]
+    return [*own, f.col(REASON).alias("reason")]
 
 
 def checked(schema: str, event_time: str, into: str) -> Any:
@@ -162,11 +193,19 @@ def check_names(schema: Mapping[str, Any], event_time: str, into: str) -> None:
     :param schema: Spark's JSON.
     :raise OptionError: a name is taken, or there is no time of that name.
     """
-    fields = {each["name"]: each["type"] for each in schema["fields"]}
-    if clashes := sorted(RESERVED & ({into} if into else fields.keys())):
+    names = [each["name"] for each in schema["fields"]]
+    if not names:
+        raise OptionError("the schema has no field")
+    taken = {each.lower() for each in RESERVED}
+    if clashes := [name for name in ([into] if into else names) if name.lower() in taken]:
         raise OptionError(
             f"the column {clashes[0]!r} is one of the record's own ({', '.join(sorted(RESERVED))}): put the event "
-            "into a column of its own"
+            "into a column of its own, of another name"
+        )
+    lower = [name.lower() for name in names]
+    if twice := [name for name in names if lower.count(name.lower()) > 1 or name.lower() == _CORRUPT]:
+        raise OptionError(
+            f"the schema's field {twice[0]!r}: names must differ in more than case, and none is {_CORRUPT}"
         )
     if not event_time:
         return

@@ -1,0 +1,156 @@
+"""One batch of a load: ranges of offsets become Parquet files that are not committed yet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, frozen
+
+from logbus.model import TopicPartition
+from logbus.pipeline.errors import LakeError
+from logbus.pipeline.jobs.payloads import Payload, raw_columns
+from logbus.pipeline.lake import schemas
+from logbus.pipeline.lake.ranges import Range
+from logbus.pipeline.lake.table import QUARANTINE, Table
+from logbus.pipeline.lake.writing import staged_rows, write
+from logbus.pipeline.source.schema import source_schema
+from logbus.pipeline.source.spelling import spelled
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PARTITIONED_BY = ("date", "hour")
+"""The columns whose values are directories: of the event's time, in UTC."""
+
+_FIRST_TIME, _LAST_TIME = "0001-01-01 00:00:00Z", "9999-12-31 23:59:59.999999Z"
+"""Between them a date has the form that all readers take for one; what is beyond goes to the nearest."""
+
+_ATTEMPTS = 3
+
+
+@frozen
+class Written:
+    """
+    :ivar records: rows;  ``quarantined``: of them, those that could not be read;  ``late``: those that were late.
+    :ivar schema: of the table with them.
+    """
+
+    records: int
+    quarantined: int
+    late: int
+    schema: Any
+
+
+@define
+class Batches:
+    """
+    :param spark: a session with the settings of :func:`.writing.settings`.
+    :param source: options of ``format("logbus")``.
+    :param late_after: seconds: an event that is older than its record by more is late.
+    """
+
+    spark: SparkSession
+    table: Table
+    source: Mapping[str, str]
+    headers: bool
+    payload: Payload
+    late_after: float
+
+    def check(self) -> None:
+        """
+        See whether rows can go into the table.
+
+        :raise OptionError: the payload's schema is none.
+        :raise LakeError: it is not the table's.
+        """
+        self.payload.check()
+        nothing = self.spark.createDataFrame([], source_schema(self.headers))
+        self._schema(self._good(self.payload.parsed(nothing)))
+
+    def write(self, ranges: Mapping[TopicPartition, Range]) -> Written:
+        """
+        Write a batch to the table's staging directory.
+
+        :raise LakeError: the files do not have the rows that they should have; or the rows are of another schema.
+        """
+        for _ in range(_ATTEMPTS):
+            self.table.files.delete(self.table.staging)
+            parsed = self.payload.parsed(self._rows(ranges))
+            written = self._write_good(parsed)
+            if not written.quarantined:
+                return written
+            odd = parsed.where(f"{self.payload.reason} is not null")
+            url = f"{self.table.staging_url}/{QUARANTINE}"
+            write(_dated(odd, "timestamp", raw_columns(odd)), url, PARTITIONED_BY)
+            if staged_rows(self.spark, self.table, QUARANTINE) == written.quarantined:
+                return written
+            # The batch was read twice, and a schema that the registry had not the first time was there the second.
+        raise LakeError(
+            f"{self.table.files.url}: which records can be read changed while they were written, {_ATTEMPTS} times; "
+            "nothing was committed"
+        )
+
+    def _write_good(self, parsed: DataFrame) -> Written:
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as f
+
+        seen = Observation()
+        reason = f.col(self.payload.reason)
+        is_late = f.col(self.payload.time) < f.col("timestamp") - f.make_dt_interval(secs=f.lit(self.late_after))
+        good = self._good(
+            parsed.observe(
+                seen,
+                f.count(f.lit(1)).alias("records"),
+                f.count(reason).alias("odd"),
+                f.count(f.when(reason.isNull() & is_late, 1)).alias("late"),
+            )
+        )
+        schema = self._schema(good)
+        write(good, self.table.staging_url, PARTITIONED_BY)
+        counts = seen.get
+        expected = counts["records"] - counts["odd"]
+        if (found := staged_rows(self.spark, self.table)) != expected:
+            raise LakeError(
+                f"{self.table.staging_url}: {expected} rows were written, and its files have {found}; nothing was "
+                "committed. Is it a place that Spark's driver and all of its workers share?"
+            )
+        return Written(counts["records"], counts["odd"], counts["late"], schema)
+
+    def _good(self, parsed: DataFrame) -> DataFrame:
+        good = parsed.where(f"{self.payload.reason} is null")
+        return _dated(good, self.payload.time, self.payload.columns(good))
+
+    def _schema(self, rows: DataFrame) -> Any:
+        return schemas.merged(self.table.files.url, self.table.state.schema, json.loads(rows.schema.json()))
+
+    def _rows(self, ranges: Mapping[TopicPartition, Range]) -> DataFrame:
+        """Exactly these ranges."""
+        replaced = ("subscribe", "subscribepattern", "assign", "failondataloss")
+        given = {
+            name: value
+            for name, value in self.source.items()
+            if name.lower() not in replaced and not name.lower().startswith(("starting", "ending"))
+        }
+        assigned: dict[str, list[int]] = {}
+        for topic, partition in ranges:
+            assigned.setdefault(topic, []).append(partition)
+        return (
+            self.spark.read.format("logbus")
+            .options(**given)
+            .option("assign", json.dumps(assigned))
+            .option("startingOffsets", json.dumps(spelled({each: start for each, (start, _) in ranges.items()})))
+            .option("endingOffsets", json.dumps(spelled({each: end for each, (_, end) in ranges.items()})))
+            .option("failOnDataLoss", "true")  # Or a commit would say that it holds what it does not.
+            .load()
+        )
+
+
+def _dated(rows: DataFrame, time_column: str, columns: list[Any]) -> DataFrame:
+    """With the columns that are directories."""
+    from pyspark.sql import functions as f
+
+    first, last = (f.lit(each).cast("timestamp") for each in (_FIRST_TIME, _LAST_TIME))
+    at = f.greatest(first, f.least(f.col(time_column), last))
+    return rows.select(*columns, f.date_format(at, "yyyy-MM-dd").alias("date"), f.date_format(at, "HH").alias("hour"))
