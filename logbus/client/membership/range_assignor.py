@@ -5,6 +5,7 @@ are shared out alike, so that who joins them finds what belongs together with on
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from attrs import define, field
@@ -31,16 +32,25 @@ def assign_range(
         readers = tuple(member for member in ordered if topic in members[member].topics)
         if readers and count:
             alike.setdefault((readers, count), []).append(topic)
-    for (readers, count), topics in alike.items():
-        shares = _share(readers, count, topics, None)
+    shares = [_share(readers, count, topics, None) for (readers, count), topics in alike.items()]
+    sizes = Counter({member: sum(len(each.get(member, ())) for each in shares) for member in members})
+    for place, ((readers, count), topics) in enumerate(alike.items()):
         everything = [TopicPartition(topic, number) for topic in topics for number in range(count)]
         racks = racks_of(
             {member: members[member] for member in readers},
             {each: replicas.get(each, frozenset()) for each in everything},
         )
-        if racks is not None:
-            shares = racks.better(shares, _share(readers, count, topics, racks))
-        for member, given in shares.items():
+        if racks is None:
+            continue
+        plain = shares[place]
+        aware = racks.better(plain, _share(readers, count, topics, racks))
+        after = sizes.copy()
+        after.update({member: len(aware[member]) - len(plain[member]) for member in readers})
+        # Each topic is as even as before, but who gets the odd ones may have much of other topics.
+        if sum(size**2 for size in after.values()) <= sum(size**2 for size in sizes.values()):
+            shares[place], sizes = aware, after
+    for each in shares:
+        for member, given in each.items():
             result[member] += given
     return {member: sorted(given) for member, given in result.items()}
 
