@@ -2,6 +2,7 @@
 Kill drivers and executors at random moments, and look what became of the records::
 
     python -m tests.pipeline.kills --sink --rounds 20
+    python -m tests.pipeline.kills --load --rounds 20
 """
 
 from __future__ import annotations
@@ -19,16 +20,21 @@ def main() -> int:
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sink", action="store_true", help="a stream that copies a topic exactly once")
+    parser.add_argument("--load", action="store_true", help="a load that follows a topic")
     parser.add_argument("--rounds", type=int, default=4, help="how many are killed")
     parser.add_argument("--seed", type=int, default=1, help="decides who and when")
     asked = parser.parse_args()
-    if not asked.sink:
-        parser.error("what is to be killed? --sink")
-    from tests.pipeline import kill_sink
+    if not asked.sink and not asked.load:
+        parser.error("what is to be killed? --sink or --load")
+    from tests.pipeline import kill_load, kill_sink
 
-    report = kill_sink.run(asked.rounds, asked.seed, lambda line: print(line, flush=True))
-    print(json.dumps(asdict(report), indent=2))
-    return 0 if report.is_right else 1
+    is_right = True
+    for is_asked, kills in ((asked.sink, kill_sink), (asked.load, kill_load)):
+        if is_asked:
+            report = kills.run(asked.rounds, asked.seed, lambda line: print(line, flush=True))
+            print(json.dumps(asdict(report), indent=2))
+            is_right &= report.is_right
+    return 0 if is_right else 1
 
 
 if __name__ == "__main__":
