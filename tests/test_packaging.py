@@ -166,27 +166,27 @@ KERNEL = """
 from logbus.records.batch import Record, encode_batch, iter_records
 from logbus.records.columns import Columns, extend_from_batches
 from logbus.records.committed import CommittedFilter
-from logbus.records.encoding import COLUMNS_ARE_COMPILED, GATHERING_IS_COMPILED, IS_COMPILED
+from logbus.records.encoding import COLUMNS_ARE_COMPILED, GATHERING_IS_COMPILED, IS_COMPILED, PACKING_IS_COMPILED
 records = [Record(0, 1, b"k", b"v"), Record(1, 2, None, None, (("h", b"1"),))]
 assert list(iter_records(encode_batch(records))) == records
 columns = Columns()
 batch = encode_batch(records)
 assert extend_from_batches(columns, batch, CommittedFilter(()), 0, 2, max_rows=9, max_bytes=99) == (len(batch), 2)
 assert bytes(columns.take().value_data) == b"v"
-print(IS_COMPILED, COLUMNS_ARE_COMPILED, GATHERING_IS_COMPILED)
+print(IS_COMPILED, COLUMNS_ARE_COMPILED, GATHERING_IS_COMPILED, PACKING_IS_COMPILED)
 """
 
 
 def test_the_kernel_is_compiled(installed: Installation) -> None:
     """Records are encoded and decoded by the compiled kernel, unless the environment says otherwise."""
-    assert run([installed.python, "-c", KERNEL], installed.root).split() == ["True"] * 3
-    assert run([installed.python, "-c", KERNEL], installed.root, LOGBUS_PURE="1").split() == ["False"] * 3
+    assert run([installed.python, "-c", KERNEL], installed.root).split() == ["True"] * 4
+    assert run([installed.python, "-c", KERNEL], installed.root, LOGBUS_PURE="1").split() == ["False"] * 4
 
 
 def test_no_compiler_is_needed(empty: Installation, pure_wheel: Path) -> None:
     """Where nothing can be compiled the installation works all the same, by the same source as it is."""
     empty.pip("install", "-q", "--no-deps", "--no-index", "--no-compile", pure_wheel)
-    assert run([empty.python, "-c", KERNEL], empty.root).split() == ["False"] * 3
+    assert run([empty.python, "-c", KERNEL], empty.root).split() == ["False"] * 4
     empty.pip("uninstall", "-q", "-y", "logbus")
 
 

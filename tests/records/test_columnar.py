@@ -92,6 +92,11 @@ class ColumnsTests:
             self.assertEqual(columns.extend(b"", 0, 0, 0, 0, None, *ALL), 0)
             self.assertEqual(rows_of(columns.take()), [])
 
+    def test_a_batch_that_ends_before_it_begins(self: Any) -> None:
+        """A last offset below the first is refused, without any record too."""
+        self.assertRaises(DecodeError, self.Columns().extend, b"", 0, 0, -2, 0, None, *ALL)
+        self.assertRaises(DecodeError, self.Columns().extend, SECTION, 2, 0, -1, 0, None, *ALL)
+
     def test_taking_empties(self: Any) -> None:
         """What was taken stays as it is while the columns fill again."""
         columns = self.Columns(True)
@@ -147,6 +152,23 @@ class ColumnsTests:
         expected = ["plain", "\ufffd\ufffd", "", "gr\u00fc\u00df", "\ufffd", "\ufffd\ufffd", "last"]
         self.assertEqual([name for name, _ in rows[2].headers], expected)
         self.assertEqual([name for row in (rows[1], rows[3]) for name, _ in row.headers], ["abc", "h"])
+
+    def test_names_that_grow(self: Any) -> None:
+        """Names that become three times as long when they are mended have room."""
+        name = b"\xff" * 5000
+        data = fields(b"\0", 0, 0, -1, -1, 1, len(name), name, -1)
+        columns = self.Columns(True)
+        for n in range(3):
+            columns.extend(data, 1, n, 0, 0, None, *ALL)
+        self.assertEqual([row.headers for row in rows_of(columns.take())], [(("\ufffd" * 5000, None),)] * 3)
+
+    def test_lengths_that_lie(self: Any) -> None:
+        """A record is as long as its fields are, even where the next one would fit on."""
+        for change in (-2, 2):
+            first = bytearray(encode_record(0, 0, None, b"value"))
+            first[0] += change
+            data = bytes(first) + encode_record(0, 1, None, b"value")
+            self.assertRaises(DecodeError, self.Columns().extend, data, 2, 0, 1, 0, None, *ALL)
 
     def test_numbers_longer_than_they_need_be(self: Any) -> None:
         """Numbers with idle bytes are read; a key or value may not be null in that way, a header's content may."""

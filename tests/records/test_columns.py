@@ -88,6 +88,12 @@ class WalkTests(SynchronousTestCase):
             self.assertEqual(walk(columns, THREE[:THIRD] + b"\xff" * 99, first, end), place)
             self.assertEqual([offset for offset, _ in taken(columns)], list(range(max(first, 10), min(end, 15))))
 
+    def test_batches_before_the_first_offset(self) -> None:
+        """Batches that end before the first offset are passed over; where to read on never goes back."""
+        columns = Columns()
+        self.assertEqual(walk(columns, THREE[:THIRD], 20), (THIRD, 20))
+        self.assertEqual(columns.rows, 0)
+
     def test_the_end_lies_in_a_gap(self) -> None:
         """Where the next batch is beyond the end there is nothing more to read below it."""
         columns = Columns()
