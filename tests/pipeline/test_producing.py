@@ -6,14 +6,16 @@ import time
 from collections.abc import Callable
 from random import Random
 from typing import Any
+from unittest import mock
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.client.topics import Topic
 from logbus.errors import ErrorCode
 from logbus.model import TopicPartition
 from logbus.pipeline.blocking.producing import Delivery, Producer
 from logbus.pipeline.blocking.transactions import Identity, begin_numbering
-from logbus.pipeline.errors import DeliveryFailed, Fenced, TransactionLost
+from logbus.pipeline.errors import DeliveryFailed, Fenced, RequestTimedOut, TransactionLost
 from logbus.records.batch import BatchBuilder, iter_records
 from logbus.records.compression import Codec
 from logbus.wire.messages.records import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
@@ -116,6 +118,26 @@ class ProducerTests(SynchronousTestCase):
             producer.flush()
             producer.close()
             self.assert_all(leaders)
+
+    def test_a_topic_that_is_forgotten_meanwhile(self) -> None:
+        """Another partition's trouble has the topic looked up again, and brokers may not answer just then."""
+        with Leaders() as leaders:
+            brokers = leaders.client()
+            identity = begin_numbering(brokers)
+            real, calls = brokers.topic, []
+
+            def topic(name: str) -> Topic:
+                calls.append(name)
+                if len(calls) == 2:
+                    raise RequestTimedOut("no answer")
+                return real(name)
+
+            with mock.patch.object(brokers, "topic", topic):
+                producer = Producer(brokers, Delivery(), identity)
+                producer.send(TopicPartition(TOPIC, 0), a_batch(b"0"))
+                producer.flush()
+                producer.close()
+            self.assertEqual(leaders.values(0), [b"0"])
 
     def test_several_are_under_way(self) -> None:
         """A leader does not wait for us, nor we for it: five batches of a partition are sent at a time."""

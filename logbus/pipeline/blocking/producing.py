@@ -1,9 +1,9 @@
 """
 A producer that blocks: encoded batches in, requests to leaders out, and again until they are written.
 
-It belongs to one thread, which has no other meanwhile. Several requests are under way to each broker; whoever sends is held up only while more bytes
-wait than may. What a leader's answer means is for :class:`~logbus.pipeline.blocking.lanes.Lane` to say; the first batch
-that cannot be written ends it all, as a task does.
+It belongs to one thread, which has no other meanwhile. Several requests are under way to each broker; whoever sends is
+held up only while more bytes wait than may. What a leader's answer means is for
+:class:`~logbus.pipeline.blocking.lanes.Lane` to say; the first batch that cannot be written ends it all, as a task does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from attrs import define, field, frozen
 
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
-from logbus.pipeline.blocking.brokers import Brokers, Node
+from logbus.pipeline.blocking.brokers import Brokers, Node, Topic
 from logbus.pipeline.blocking.connection import Connection
 from logbus.pipeline.blocking.lanes import Batch, Lane, Verdict
 from logbus.pipeline.blocking.pool import Pool
@@ -185,13 +185,22 @@ class Producer:
         if leader is None:
             return
         batches: list[Batch] = []
+        topics: dict[str, Topic] = {}
         size = 0
         for lane in lanes:
             size += lane.waiting[0].body.size
             if batches and size > self._delivery.request_bytes:
                 break
-            batches.append(lane.depart(node_id))
-        topics = {each.partition.topic: self._brokers.topic(each.partition.topic) for each in batches}
+            name = lane.partition.topic
+            try:
+                # Another partition's trouble may have had it forgotten.
+                topics[name] = self._brokers.topic(name)
+            except Exception as e:
+                self._trouble(lane, e, now)
+            else:
+                batches.append(lane.depart(node_id))
+        if not batches:
+            return
         timeout = self._settings.request_timeout * _LEADER_SHARE
         request = produce_request(batches, topics, self._identity, acks=self._delivery.acks, timeout=timeout)
         version = version_for(leader.connection.version(_PRODUCE), topics.values(), self._identity)
