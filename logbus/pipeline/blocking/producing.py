@@ -3,7 +3,8 @@ A producer that blocks: encoded batches in, requests to leaders out, and again u
 
 It belongs to one thread, which has no other meanwhile. Several requests are under way to each broker; whoever sends is
 held up only while more bytes wait than may. What a leader's answer means is for
-:class:`~logbus.pipeline.blocking.lanes.Lane` to say; the first batch that cannot be written ends it all, as a task does.
+:class:`~logbus.pipeline.blocking.lanes.Lane` to say; the first batch that cannot be written ends it all, as it does a
+task.
 """
 
 from __future__ import annotations
