@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -115,7 +116,7 @@ class PrebuiltReader(DataSourceReader):
     """The same batch as often as it takes to have as many rows."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._data = bytes.fromhex(options["batch"])
+        self._file = options["file"]
         self._rows = int(options["rows"])
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -124,7 +125,7 @@ class PrebuiltReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """In a worker."""
-        batch = pa.ipc.open_stream(self._data).read_next_batch()
+        batch = pa.ipc.open_stream(Path(self._file).read_bytes()).read_next_batch()
         left = self._rows
         while left > 0:
             yield batch if left >= batch.num_rows else batch.slice(0, left)
@@ -172,7 +173,7 @@ def measure(
     """The rates of the source and of what is prebuilt, in rows per second: the best of the rounds, taken by turns."""
     spark.dataSource.register(Prebuilt)
     topics = spark.read.format("logbus").options(**{"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic})
-    ready = spark.read.format("prebuilt").options(batch=batch.hex(), rows=str(rows))
+    ready = spark.read.format("prebuilt").options(file=str(batch), rows=str(rows))
     both = [lambda: topics.load().write.format("noop").mode("overwrite").save()]
     both.append(lambda: ready.load().write.format("noop").mode("overwrite").save())
     for each in both:
@@ -186,7 +187,10 @@ def read_topics(options: argparse.Namespace) -> None:
     """Measure reading."""
     heads = f"{'rows/s':>11}{'prebuilt':>11}{'ratio':>7}{'rows/CPU s':>12}{'prebuilt':>11}{'ratio':>7}"
     print(f"{'master':<26}{'records':<14}{heads}{'alone':>11}")
-    with Broker({"log.flush.before.ack": "false"}, in_process=False) as broker:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        Broker({"log.flush.before.ack": "false"}, in_process=False) as broker,
+    ):
         brokers = Brokers(Settings.from_options({"bootstrap.servers": broker.bootstrap}))
         filled = {}
         for size, codec in ((100, Codec.NONE), (100, Codec.LZ4), (1024, Codec.NONE)):
@@ -202,7 +206,8 @@ def read_topics(options: argparse.Namespace) -> None:
             spark = session("benchmark", master=master, settings=SETTINGS)
             spark.sparkContext.setLogLevel("ERROR")
             for title, (topic, rows, lone) in filled.items():
-                batch = prebuilt_batch(brokers, topic)
+                batch = Path(directory) / f"{topic}.arrow"
+                batch.write_bytes(prebuilt_batch(brokers, topic))
                 source, ready = measure(spark, broker, topic, rows, batch, options.rounds)
                 figures = ""
                 for one, other in zip(source, ready, strict=True):
