@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import sys
 from collections.abc import Callable
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from logbus.pipeline.jobs.watching import Watch
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_OURS = re.compile(r"logbus\.(?:pipeline\.)?errors\.\w+: (.+)")
 
 pipeline = LazyGroup(
     name="pipeline",
@@ -123,7 +120,7 @@ def run_job(
     :param work: the job, its options bound.
     :returns: its report, which is written to the file ``report`` also.
     """
-    from logbus.pipeline.errors import PipelineError
+    from logbus.pipeline.errors import PipelineError, gist
     from logbus.pipeline.jobs.watching import Watch
     from logbus.pipeline.session import session
 
@@ -131,7 +128,11 @@ def run_job(
     spark = session(f"logbus {name}", master=master, settings=settings)
     # Only now is it known that there is one.
     from pyspark.errors import PySparkException
+    from pyspark.logger import PySparkLogger
 
+    for name_ in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        # They write what is wrong with an expression, of which the error tells, with all of Java's stack.
+        PySparkLogger.getLogger(name_).disabled = True
     watch = Watch() if quiet else Watch(lambda line: click.echo(f"{name}: {line}", err=True))
 
     def interrupt(number: int, frame: object) -> None:
@@ -153,13 +154,6 @@ def run_job(
     if report is not None:
         Path(report).write_text(json.dumps(done.as_json(), indent=2) + "\n")
     return done
-
-
-def gist(text: str) -> str:
-    """The line of Spark's long words that says what is wrong: what one of our own errors says, if there is one."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    ours = [found[1] for line in lines if (found := _OURS.search(line))]
-    return ours[-1] if ours else (lines or ["Spark failed without a word"])[0]
 
 
 @click.command()

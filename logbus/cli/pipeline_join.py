@@ -9,7 +9,7 @@ import click
 from logbus.cli.options import pairs
 from logbus.cli.output import print_json
 from logbus.cli.pipeline import job_options, kafka_options, kafka_settings, run_job
-from logbus.cli.pipeline_options import output_options, outputs_of, text_of
+from logbus.cli.pipeline_options import outputs_of, query_options, text_of
 
 if TYPE_CHECKING:
     from logbus.pipeline.jobs.payloads import Payload
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 @click.option(
     "--key", "key", multiple=True, metavar="NAME", help="A column for the key of --to-topic; may be repeated."
 )
-@output_options
+@query_options
 @kafka_options
 @job_options
 def join(
@@ -67,6 +67,7 @@ def join(
     kind: str,
     watermark: str,
     key: tuple[str, ...],
+    source_settings: tuple[str, ...],
     checkpoint: str,
     every: float | None,
     bootstrap: str,
@@ -95,12 +96,13 @@ def join(
     from logbus.pipeline.jobs.streaming import Running
 
     kafka = kafka_settings(bootstrap, kafka_settings_)
-    mine = Stream(source={"subscribe": left, **kafka}, payload=_payload(left_schema, left_time), watermark=watermark)
-    source, payload = {"subscribe": right, **kafka}, _payload(right_schema, right_time)
+    reading = {**kafka, **pairs(source_settings, "--source")}
+    mine = Stream(source={"subscribe": left, **reading}, payload=_payload(left_schema, left_time), watermark=watermark)
+    payload = _payload(right_schema, right_time)
     theirs: Stream | TableTopic = (
-        TableTopic(source=source, payload=payload)
+        TableTopic(source={"subscribe": right, **kafka}, payload=payload)
         if is_table
-        else Stream(source=source, payload=payload, watermark=watermark)
+        else Stream(source={"subscribe": right, **reading}, payload=payload, watermark=watermark)
     )
     columns = pairs(select, "--select")
     if unknown := sorted(set(key) - columns.keys()):

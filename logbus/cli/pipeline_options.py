@@ -101,9 +101,16 @@ def text_of(given: str) -> str:
         return str(file.read())
 
 
-def output_options(command: F) -> F:
-    """Where results go, and how often, as :func:`outputs_of` takes it."""
+def query_options(command: F) -> F:
+    """How a stream is read, where results go, and how often, as :func:`outputs_of` takes it."""
     for option in (
+        click.option(
+            "--source",
+            "source_settings",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="An option of reading, such as maxOffsetsPerTrigger=100000; may be repeated.",
+        ),
         click.option(
             "--every",
             type=click.FloatRange(min=0),
@@ -127,7 +134,7 @@ def outputs_of(given: Mapping[str, Any], kafka: Mapping[str, str], key: Sequence
     """
     The outputs.
 
-    :param given: the values of :func:`output_options`, by parameter.
+    :param given: the values of :func:`query_options`, by parameter.
     :param kafka: how to connect.
     :param key: columns that records' keys are made of.
     :raise click.UsageError: there is none.

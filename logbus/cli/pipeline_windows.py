@@ -9,7 +9,7 @@ import click
 from logbus.cli.options import pairs
 from logbus.cli.output import print_json
 from logbus.cli.pipeline import job_options, kafka_options, kafka_settings, run_job
-from logbus.cli.pipeline_options import output_options, outputs_of, payload_of, payload_options
+from logbus.cli.pipeline_options import outputs_of, payload_of, payload_options, query_options
 
 
 @click.command()
@@ -17,7 +17,7 @@ from logbus.cli.pipeline_options import output_options, outputs_of, payload_of, 
 @click.option("--size", metavar="DURATION", help="Of the windows: '1 hour'.")
 @click.option("--slide", metavar="DURATION", help="Begin one so often, so that they overlap; else one after the other.")
 @click.option("--session", metavar="DURATION", help="Instead of --size: windows end when for so long nothing comes.")
-@click.option("--by", "by", multiple=True, metavar="[NAME=]EXPRESSION", help="Group by it, too; may be repeated.")
+@click.option("--by", "by", multiple=True, metavar="COLUMN|NAME=EXPRESSION", help="Group by it, too; may be repeated.")
 @click.option(
     "--aggregate",
     "aggregates",
@@ -31,7 +31,7 @@ from logbus.cli.pipeline_options import output_options, outputs_of, payload_of, 
     "--watermark", metavar="DURATION", default="10 minutes", show_default=True, help="How late events may be."
 )
 @payload_options
-@output_options
+@query_options
 @kafka_options
 @job_options
 def windows(
@@ -42,6 +42,7 @@ def windows(
     by: tuple[str, ...],
     aggregates: tuple[str, ...],
     watermark: str,
+    source_settings: tuple[str, ...],
     checkpoint: str,
     every: float | None,
     bootstrap: str,
@@ -74,7 +75,9 @@ def windows(
     kafka = kafka_settings(bootstrap, kafka_settings_)
     options = WindowsOptions(
         stream=Stream(
-            source={"subscribe": ",".join(topics), **kafka}, payload=payload_of(topics, given), watermark=watermark
+            source={"subscribe": ",".join(topics), **kafka, **pairs(source_settings, "--source")},
+            payload=payload_of(topics, given),
+            watermark=watermark,
         ),
         window=window,
         by=groups,

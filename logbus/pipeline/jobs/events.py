@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import field, frozen
 
 from logbus.pipeline.errors import OptionError
+from logbus.pipeline.jobs.durations import micros, spelled
 from logbus.pipeline.jobs.payloads import Payload, RawPayload
 from logbus.pipeline.source.options import read as read_options
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 EVENT_TIME = "event_time"
+_TOPICS = ("subscribe", "subscribepattern", "assign")
 
 
 @frozen(kw_only=True)
@@ -39,26 +41,52 @@ class Stream:
         missing = {name: value for name, value in defaults.items() if name.lower() not in given}
         object.__setattr__(self, "source", {**missing, **self.source})
         read_options(self.source, streaming=True)
+        micros("the watermark", self.watermark, least=0)
+
+    @property
+    def topics(self) -> str:
+        """Which topics, as the options spell them."""
+        return topics_of(self.source)
 
     def events(self, spark: SparkSession, metrics: str = "rows") -> DataFrame:
         """
         The events: the columns of the payload, and ``event_time``.
 
         :param metrics: the name under which the query's progress counts what is read.
-        :raise OptionError: the watermark is no duration.
+        :raise OptionError: the payload cannot be what it says.
         """
-        from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException
         from pyspark.sql import functions as f
 
-        payload = self.payload
-        parsed = payload.parsed(spark.readStream.format("logbus").options(**self.source).load())
-        parsed = parsed.observe(
-            metrics, f.count(f.lit(1)).alias("read"), f.count(f.col(payload.reason)).alias("unreadable")
-        )
-        readable = parsed.where(f.col(payload.reason).isNull())
-        columns: list[Any] = payload.columns(readable)
-        events = readable.select(*columns, f.col(payload.time).alias(EVENT_TIME))
-        try:
-            return events.withWatermark(EVENT_TIME, self.watermark)
-        except (AnalysisException, IllegalArgumentException, ParseException) as e:
-            raise OptionError(f"the watermark {self.watermark!r} is no duration such as '10 minutes'") from e
+        self.payload.check()
+        parsed = self.payload.parsed(spark.readStream.format("logbus").options(**self.source).load())
+        reason = f.col(self.payload.reason)
+        counted = parsed.observe(metrics, f.count(f.lit(1)).alias("read"), f.count(reason).alias("unreadable"))
+        events = with_time(self.payload, counted.where(reason.isNull()))
+        return events.withWatermark(EVENT_TIME, spelled(micros("the watermark", self.watermark, least=0)))
+
+
+def topics_of(source: Mapping[str, str]) -> str:
+    """Which topics options of ``format("logbus")`` say."""
+    return ", ".join(value for name, value in source.items() if name.lower() in _TOPICS)
+
+
+def with_time(payload: Payload, readable: DataFrame) -> DataFrame:
+    """
+    The columns of a payload, and ``event_time``.
+
+    :param readable: parsed rows, those that could be read.
+    :raise OptionError: the payload has another column of this name.
+    """
+    from pyspark.sql import functions as f
+
+    columns: list[Any] = payload.columns(readable)
+    events = readable.select(*columns)
+    if taken := [name for name in events.columns if name.lower() == EVENT_TIME]:
+        if getattr(payload, "event_time", "") != taken[0]:
+            raise OptionError(
+                f"the column {taken[0]!r} is the event's time: say that it is, or put the event into a column of its "
+                "own, of another name"
+            )
+        columns = [f.col(f"_all.`{name}`").alias(name) for name in events.columns if name not in taken]
+        readable = readable.withColumn("_all", f.struct(*payload.columns(readable)))
+    return readable.select(*columns, f.col(payload.time).alias(EVENT_TIME))

@@ -6,21 +6,24 @@ equal and it is not more than some time before or after. How long either side is
 the watermarks.
 
 The table is the newest value of each key of a topic; a key without a value was deleted. It is read anew for each batch
-of the stream, up to its end at that time.
+of the stream, up to its end at that time: Spark by itself would read it as it was when the query began. Joined is batch
+by batch, so no event waits for one that comes into the table later.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
-from logbus.pipeline.errors import OptionError
-from logbus.pipeline.jobs.events import EVENT_TIME, Stream
+from logbus.pipeline.errors import OptionError, gist
+from logbus.pipeline.jobs.durations import micros, spelled
+from logbus.pipeline.jobs.events import EVENT_TIME, Stream, topics_of, with_time
 from logbus.pipeline.jobs.outputs import Output
 from logbus.pipeline.jobs.payloads import Payload, RawPayload
-from logbus.pipeline.jobs.streaming import Running, StreamReport, run_query
+from logbus.pipeline.jobs.streaming import Query, Running, StreamReport, run_query
 from logbus.pipeline.jobs.watching import Watch
 from logbus.pipeline.source.options import read as read_options
 
@@ -39,7 +42,7 @@ class TableTopic:
     A topic as a table.
 
     :ivar source: options of ``format("logbus")`` for a batch: all of the topic is read.
-    :ivar payload: what to make of the values.
+    :ivar payload: what to make of the values; a key whose newest value cannot be read is not in the table.
     :raise OptionError: an option is wrong, or says where to begin or end.
     """
 
@@ -60,12 +63,12 @@ class TableTopic:
         from pyspark.sql import functions as f
 
         records = spark.read.format("logbus").options(**self.source).load().where(f.col("key").isNotNull())
-        # Keys are in one partition each, and what is newer has the higher offset there.
+        # A key is in one partition, where what is newer has the higher offset.
         whole = f.struct(*(f.col(name) for name in records.columns))
         newest = records.groupBy("topic", "key").agg(f.max_by(whole, f.col("offset")).alias("_newest"))
         live = newest.select("_newest.*").where(f.col("value").isNotNull())
-        parsed = self.payload.parsed(live).where(f.col(self.payload.reason).isNull())
-        return parsed.select(*self.payload.columns(parsed), f.col(self.payload.time).alias(EVENT_TIME))
+        self.payload.check()
+        return with_time(self.payload, self.payload.parsed(live).where(f.col(self.payload.reason).isNull()))
 
 
 @frozen(kw_only=True)
@@ -99,43 +102,84 @@ class JoinOptions:
             raise OptionError("say what must be equal on both sides, such as user=user")
         if not self.select:
             raise OptionError("say which columns the join has, such as user=l.user")
+        names = [each.lower() for each in self.select]
+        if twice := [each for each in self.select if names.count(each.lower()) > 1]:
+            raise OptionError(f"the column {twice[-1]!r} is there twice: names differ in more than case")
+        for name in ("before", "after"):
+            micros(name, getattr(self, name), least=0)
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What events that wait for a partner depend on; with a table, none waits."""
+        if isinstance(self.right, TableTopic):
+            return {"topics": self.left.topics, "table": topics_of(self.right.source)}
+        return {
+            "topics": self.left.topics,
+            "other topics": self.right.topics,
+            "kind": self.kind,
+            "keys": json.dumps(dict(self.on)),
+            "columns": json.dumps(dict(self.select)),
+            "times": f"{spelled(micros('', self.before, least=0))} before, "
+            f"{spelled(micros('', self.after, least=0))} after",
+        }
 
 
-def joined(spark: SparkSession, options: JoinOptions) -> DataFrame:
+def joined(left: DataFrame, right: DataFrame, options: JoinOptions) -> DataFrame:
     """
-    The join as a stream.
+    The join of two streams, or of a stream, or a batch of it, and a table.
 
-    :raise OptionError: an expression or a duration is wrong.
+    :raise OptionError: an expression is wrong.
     """
-    from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException
+    from pyspark.errors import PySparkException
     from pyspark.sql import functions as f
 
-    left = options.left.events(spark)
-    right = options.right
-    other = right.events(spark, "right") if isinstance(right, Stream) else right.rows(spark)
     try:
-        keys = [f"_key{number}" for number in range(len(options.on))]
-        for key, (mine, theirs) in zip(keys, options.on.items(), strict=True):
-            left, other = left.withColumn(key, f.expr(mine)), other.withColumn(key, f.expr(theirs))
-        left, other = left.alias(LEFT), other.alias(RIGHT)
         condition: Any = f.lit(True)
-        for key in keys:
+        for number, (mine, theirs) in enumerate(options.on.items()):
+            key = f"_key{number}"
+            left, right = left.withColumn(key, f.expr(mine)), right.withColumn(key, f.expr(theirs))
             condition = condition & (f.col(f"{LEFT}.{key}") == f.col(f"{RIGHT}.{key}"))
-        if isinstance(right, Stream):
+        if isinstance(options.right, Stream):
+            before, after = (spelled(micros("", each, least=0)) for each in (options.before, options.after))
             mine, theirs = f"{LEFT}.{EVENT_TIME}", f"{RIGHT}.{EVENT_TIME}"
             condition = condition & f.expr(
-                f"{theirs} >= {mine} - INTERVAL {options.before} AND {theirs} <= {mine} + INTERVAL {options.after}"
+                f"{theirs} >= {mine} - INTERVAL {before} AND {theirs} <= {mine} + INTERVAL {after}"
             )
-        both = left.join(other, condition, "inner" if options.kind == "inner" else "left_outer")
+        how = "inner" if options.kind == "inner" else "left_outer"
+        both = left.alias(LEFT).join(right.alias(RIGHT), condition, how)
         return both.select(*(f.expr(text).alias(name) for name, text in options.select.items()))
-    except (AnalysisException, IllegalArgumentException, ParseException) as e:
-        raise OptionError(f"the join cannot be computed: {str(e).splitlines()[0]}") from e
+    except PySparkException as e:
+        raise OptionError(f"the join cannot be computed: {gist(str(e))}") from e
+
+
+def query_of(spark: SparkSession, options: JoinOptions) -> Query:
+    """
+    The join as a query.
+
+    :raise OptionError: an expression is wrong.
+    """
+    left, right = options.left.events(spark), options.right
+    if isinstance(right, Stream):
+        return Query(
+            name="join",
+            rows=joined(left, right.events(spark, "right"), options),
+            identity=options.identity,
+            columns=list(options.select),
+        )
+    table = right
+    joined(left, table.rows(spark), options)  # What is wrong is said before the first batch.
+
+    def each(batch: DataFrame) -> DataFrame:
+        return joined(batch, table.rows(batch.sparkSession), options)
+
+    return Query(name="join", rows=left, identity=options.identity, columns=list(options.select), each=each)
 
 
 def run(spark: SparkSession, options: JoinOptions, watch: Watch | None = None) -> StreamReport:
     """
     Write what belongs together.
 
+    :raise OptionError: an option is wrong.
     :raise PipelineError: the query failed; the next run goes on.
     """
-    return run_query(spark, "join", joined(spark, options), options.outputs, options.running, watch or Watch())
+    return run_query(spark, query_of(spark, options), options.outputs, options.running, watch or Watch())

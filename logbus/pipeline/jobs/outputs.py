@@ -23,15 +23,28 @@ from logbus.pipeline.sink.options import read as read_options
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+
 
 class Output(Protocol):
     """Something that takes batches."""
 
-    def open(self, spark: SparkSession) -> None:
-        """Called once, before the first batch."""
+    def open(self, spark: SparkSession, columns: Sequence[str]) -> None:
+        """
+        Called once, before the first batch.
+
+        :param columns: that the rows will have.
+        :raise OptionError: one that is needed is not among them.
+        """
 
     def write(self, rows: DataFrame, query: str, number: int) -> None:
-        """Take a batch, unless it was taken already."""
+        """
+        Take a batch, unless it was taken already.
+
+        :param rows: at least one; they are kept, and can be read several times.
+        :param query: what Spark calls the query, over all restarts.
+        :param number: of the batch; the same one may come again.
+        """
 
 
 @frozen
@@ -59,17 +72,17 @@ class ToTopic:
             raise OptionError(f"an output to a topic is written by at least one task, not {self.tasks}")
         object.__setattr__(self, "options", given)
 
-    def open(self, spark: SparkSession) -> None:
-        """Nothing is needed."""
+    def open(self, spark: SparkSession, columns: Sequence[str]) -> None:
+        """See :class:`Output`."""
+        _check_columns("the key", self.key, columns)
 
     def write(self, rows: DataFrame, query: str, number: int) -> None:
         """See :class:`Output`."""
         from pyspark.sql import functions as f
 
-        value = f.to_json(f.struct(*(f.col(f"`{name}`") for name in rows.columns)))
-        columns = [value.alias("value")]
+        columns = [f.to_json(f.struct(*map(column, rows.columns)), _JSON).alias("value")]
         if self.key:
-            columns.append(f.to_json(f.struct(*(f.col(f"`{name}`") for name in self.key))).alias("key"))
+            columns.append(f.to_json(f.struct(*map(column, self.key)), _JSON).alias("key"))
         spread = rows.select(*columns).repartition(self.tasks, *(["key"] if self.key else ["value"]))
         (
             spread.sortWithinPartitions(*spread.columns)
@@ -95,12 +108,13 @@ class ToTable:
     partitioned_by: Sequence[str] = ()
     _table: Table | None = field(default=None, init=False)
 
-    def open(self, spark: SparkSession) -> None:
+    def open(self, spark: SparkSession, columns: Sequence[str]) -> None:
         """
-        Claim the table.
+        Claim the table. See :class:`Output`.
 
         :raise LakeError: it is damaged.
         """
+        _check_columns("a directory", self.partitioned_by, columns)
         self._table = Table.at(spark, self.url)
         self._table.claim()
 
@@ -110,18 +124,27 @@ class ToTable:
 
         :raise LakeError: the rows are of another schema than the table.
         """
-        from pyspark.sql import Observation
-        from pyspark.sql import functions as f
-
         table = self._table
         assert table is not None, "open() comes first"
         if number <= table.state.batches.get(query, -1):
             return
         table.files.delete(table.staging)  # of an attempt that failed
         schema: Any = schemas.merged(table.files.url, table.state.schema, json.loads(rows.schema.json()))
-        seen = Observation()
-        writer = rows.observe(seen, f.count(f.lit(1)).alias("records")).write.mode("append")
+        writer = rows.write.mode("append")
         if self.partitioned_by:
             writer = writer.partitionBy(*self.partitioned_by)
         writer.parquet(table.staging_url)
-        table.commit(Kind.LOAD, table.staged(), records=seen.get["records"], schema=schema, batch=(query, number))
+        table.commit(Kind.LOAD, table.staged(), records=rows.count(), schema=schema, batch=(query, number))
+
+
+def column(name: str) -> Any:
+    """The column of just this name, whatever characters are in it."""
+    from pyspark.sql import functions as f
+
+    quoted = name.replace("`", "``")
+    return f.col(f"`{quoted}`")
+
+
+def _check_columns(of: str, wanted: Sequence[str], columns: Sequence[str]) -> None:
+    if unknown := [name for name in wanted if name not in columns]:
+        raise OptionError(f"{of} is of the column {unknown[0]!r}, which is not there; there are {', '.join(columns)}")

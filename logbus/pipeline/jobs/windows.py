@@ -7,21 +7,26 @@ time that was seen, less what events may be late. What comes later still is coun
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
-from logbus.pipeline.errors import OptionError
+from logbus.pipeline.errors import OptionError, gist
+from logbus.pipeline.jobs.durations import micros, spelled
 from logbus.pipeline.jobs.events import EVENT_TIME, Stream
-from logbus.pipeline.jobs.outputs import Output
-from logbus.pipeline.jobs.streaming import Running, StreamReport, run_query
+from logbus.pipeline.jobs.outputs import Output, column
+from logbus.pipeline.jobs.streaming import Query, Running, StreamReport, run_query
 from logbus.pipeline.jobs.watching import Watch
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 START, END = "window_start", "window_end"
+_WINDOW = "_the_window"
+MOST_WINDOWS = 1000
+"""In which one event may be: each of them is a row."""
 
 
 @frozen
@@ -29,6 +34,18 @@ class Tumbling:
     """Windows of ``size``, such as ``1 hour``, one after the other."""
 
     size: str
+
+    def __attrs_post_init__(self) -> None:
+        micros("the size of a window", self.size)
+
+    def column(self) -> Column:
+        """As Spark has it."""
+        from pyspark.sql import functions as f
+
+        return f.window(EVENT_TIME, spelled(micros("", self.size)))
+
+    def __str__(self) -> str:
+        return f"of {spelled(micros('', self.size))}"
 
 
 @frozen
@@ -38,12 +55,45 @@ class Sliding:
     size: str
     slide: str
 
+    def __attrs_post_init__(self) -> None:
+        size, slide = micros("the size of a window", self.size), micros("the slide of windows", self.slide)
+        if slide > size:
+            raise OptionError(
+                f"windows of {self.size} every {self.slide} leave out what is between: the slide is at most the size"
+            )
+        if size > MOST_WINDOWS * slide:
+            raise OptionError(
+                f"with windows of {self.size} every {self.slide} each event is in {size // slide} of them; at most "
+                f"{MOST_WINDOWS} are"
+            )
+
+    def column(self) -> Column:
+        """As Spark has it."""
+        from pyspark.sql import functions as f
+
+        return f.window(EVENT_TIME, spelled(micros("", self.size)), spelled(micros("", self.slide)))
+
+    def __str__(self) -> str:
+        return f"of {spelled(micros('', self.size))} every {spelled(micros('', self.slide))}"
+
 
 @frozen
 class Session:
     """Windows that end when for ``gap`` there was no event of the same group."""
 
     gap: str
+
+    def __attrs_post_init__(self) -> None:
+        micros("the gap of sessions", self.gap)
+
+    def column(self) -> Column:
+        """As Spark has it."""
+        from pyspark.sql import functions as f
+
+        return f.session_window(EVENT_TIME, spelled(micros("", self.gap)))
+
+    def __str__(self) -> str:
+        return f"sessions with gaps of {spelled(micros('', self.gap))}"
 
 
 Window = Tumbling | Sliding | Session
@@ -73,42 +123,55 @@ class WindowsOptions:
             raise OptionError("there is nothing to compute: say at least one aggregate, such as count(*)")
         if isinstance(self.window, Session) and not self.by:
             raise OptionError("sessions are of something: say what to group by, such as the user")
-        names = [START, END, *self.by, *self.aggregates]
-        if twice := sorted({each for each in names if names.count(each) > 1}):
-            raise OptionError(f"the column {twice[0]!r} is there twice; {START} and {END} are the window's own")
+        names = [each.lower() for each in self.columns]
+        if twice := [each for each in self.columns if names.count(each.lower()) > 1]:
+            raise OptionError(
+                f"the column {twice[-1]!r} is there twice; {START} and {END} are the window's own, and names differ "
+                "in more than case"
+            )
+
+    @property
+    def columns(self) -> list[str]:
+        """Of the result."""
+        return [START, END, *self.by, *self.aggregates]
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What windows that are not closed yet depend on."""
+        return {
+            "topics": self.stream.topics,
+            "windows": str(self.window),
+            "groups": json.dumps(dict(self.by)),
+            "aggregates": json.dumps(dict(self.aggregates)),
+        }
 
 
 def windowed(spark: SparkSession, options: WindowsOptions) -> DataFrame:
     """
     The windows as a stream.
 
-    :raise OptionError: an expression or a duration is wrong.
+    :raise OptionError: an expression is wrong.
     """
-    from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException
+    from pyspark.errors import PySparkException
     from pyspark.sql import functions as f
 
     events = options.stream.events(spark)
     try:
-        match options.window:
-            case Tumbling(size):
-                window = f.window(EVENT_TIME, size)
-            case Sliding(size, slide):
-                window = f.window(EVENT_TIME, size, slide)
-            case Session(gap):
-                window = f.session_window(EVENT_TIME, gap)
-        groups = [window.alias("_window"), *(f.expr(text).alias(name) for name, text in options.by.items())]
+        groups = [f.expr(text).alias(name) for name, text in options.by.items()]
         computed = [f.expr(text).alias(name) for name, text in options.aggregates.items()]
-        counted = events.groupBy(*groups).agg(*computed)
-        columns: list[Any] = [f.col("_window.start").alias(START), f.col("_window.end").alias(END)]
-        return counted.select(*columns, *options.by, *options.aggregates)
-    except (AnalysisException, IllegalArgumentException, ParseException) as e:
-        raise OptionError(f"the windows cannot be computed: {str(e).splitlines()[0]}") from e
+        counted = events.groupBy(options.window.column().alias(_WINDOW), *groups).agg(*computed)
+        ends = [f.col(f"{_WINDOW}.start").alias(START), f.col(f"{_WINDOW}.end").alias(END)]
+        return counted.select(*ends, *map(column, options.by), *map(column, options.aggregates))
+    except PySparkException as e:
+        raise OptionError(f"the windows cannot be computed: {gist(str(e))}") from e
 
 
 def run(spark: SparkSession, options: WindowsOptions, watch: Watch | None = None) -> StreamReport:
     """
     Write the windows that are closed.
 
+    :raise OptionError: an option is wrong.
     :raise PipelineError: the query failed; the next run goes on.
     """
-    return run_query(spark, "windows", windowed(spark, options), options.outputs, options.running, watch or Watch())
+    query = Query(name="windows", rows=windowed(spark, options), identity=options.identity, columns=options.columns)
+    return run_query(spark, query, options.outputs, options.running, watch or Watch())

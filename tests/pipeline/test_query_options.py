@@ -1,0 +1,208 @@
+"""What is wrong with the options of a query is said before anything runs, with what would be right. No Spark here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+from unittest import TestCase
+
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logbus.cli.pipeline import pipeline
+from logbus.pipeline.errors import OptionError, gist
+from logbus.pipeline.jobs.durations import MOST, micros, spelled
+from logbus.pipeline.jobs.events import Stream
+from logbus.pipeline.jobs.joins import JoinOptions, TableTopic
+from logbus.pipeline.jobs.outputs import ToTopic
+from logbus.pipeline.jobs.streaming import Running
+from logbus.pipeline.jobs.windows import Session, Sliding, Tumbling, WindowsOptions
+
+UNITS = {"second": 10**6, "minute": 60 * 10**6, "hour": 3600 * 10**6, "day": 86400 * 10**6}
+KAFKA = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
+SOURCE = {**KAFKA, "subscribe": "views"}
+
+
+class DurationTests(TestCase):
+    """How durations are read."""
+
+    @given(st.lists(st.tuples(st.integers(0, 9999), st.sampled_from(sorted(UNITS)), st.booleans()), min_size=1))
+    def test_parts_are_added(self, parts: list[tuple[int, str, bool]]) -> None:
+        """Several numbers with units, one or many, are one duration; as we spell it, it is the same."""
+        text = " ".join(f"{number} {unit}{'s' if many else ''}" for number, unit, many in parts)
+        wanted = sum(number * UNITS[unit] for number, unit, _ in parts)
+        if wanted <= MOST:
+            self.assertEqual(micros("x", text, least=0), wanted)
+            self.assertEqual(micros("x", spelled(wanted), least=0), wanted)
+
+    @given(st.text(max_size=20))
+    def test_anything_else_is_refused(self, text: str) -> None:
+        """Whatever is said, it is a duration or an error that names the option."""
+        try:
+            self.assertLessEqual(1, micros("the size", text))
+        except OptionError as e:
+            self.assertTrue(str(e).startswith(f"the size is {text!r}; it "))
+
+    def test_what_spark_would_take_otherwise(self) -> None:
+        """Months, which vary; negative ones; conditions; numbers that Spark cannot hold."""
+        for text in ("1 month", "-1 hours", "1 hour OR TRUE", "hour", "5", "1hour", "٣ hours", "9" * 5000 + " hours"):
+            with self.subTest(text[:20]), self.assertRaisesRegex(OptionError, "takes a duration such as '10 minutes'"):
+                micros("x", text)
+        with self.assertRaisesRegex(OptionError, "it must be longer"):
+            micros("x", "0 seconds")
+        with self.assertRaisesRegex(OptionError, "it must be shorter"):
+            micros("x", "999999999 weeks")
+
+
+class OptionTests(TestCase):
+    """What constructors refuse."""
+
+    def refused(self, words: str, make: Callable[[], Any]) -> None:
+        """It is refused with these words."""
+        with self.assertRaisesRegex(OptionError, re.escape(words)):
+            make()
+
+    def test_streams(self) -> None:
+        """They begin at the first committed record, unless something else is said."""
+        stream = Stream(source=SOURCE)
+        self.assertEqual(stream.source["startingOffsets"], "earliest")
+        self.assertEqual(stream.source["kafka.isolation.level"], "read_committed")
+        self.assertEqual(stream.topics, "views")
+        other = Stream(source={**SOURCE, "startingTimestamp": "5", "Kafka.Isolation.Level": "read_uncommitted"})
+        self.assertNotIn("startingOffsets", other.source)
+        self.assertNotIn("kafka.isolation.level", other.source)
+        self.refused("the watermark is 'soon'", lambda: Stream(source=SOURCE, watermark="soon"))
+        self.refused("endingOffsets", lambda: Stream(source={**SOURCE, "endingOffsets": "latest"}))
+        self.refused("subscribe", lambda: Stream(source=KAFKA))
+
+    def test_windows(self) -> None:
+        """Sizes, and names of columns."""
+        self.refused("the size of a window is '1 month'", lambda: Tumbling("1 month"))
+        self.refused("the gap of sessions is '0 seconds'; it must be longer", lambda: Session("0 seconds"))
+        self.refused("the slide of windows is 'x'", lambda: Sliding("1 hour", "x"))
+        self.refused("the slide is at most the size", lambda: Sliding("1 hour", "2 hours"))
+        self.refused("each event is in 3600 of them", lambda: Sliding("1 hour", "1 second"))
+
+        def windows(**more: Any) -> WindowsOptions:
+            given: dict[str, Any] = {
+                "stream": Stream(source=SOURCE),
+                "window": Tumbling("1 hour"),
+                "outputs": [ToTopic({**KAFKA, "topic": "hourly"})],
+                "running": Running("checkpoint"),
+            }
+            return WindowsOptions(**{**given, **more})
+
+        self.assertEqual(windows(by={"page": "page"}).columns, ["window_start", "window_end", "page", "count"])
+        self.refused("at least one aggregate, such as count(*)", lambda: windows(aggregates={}))
+        self.refused("say what to group by, such as the user", lambda: windows(window=Session("1 hour")))
+        self.refused(
+            "the column 'Count' is there twice", lambda: windows(by={"count": "page"}, aggregates={"Count": ""})
+        )
+        self.refused("'window_start' is there twice", lambda: windows(by={"window_start": "page"}))
+        same = windows(window=Tumbling("60 minutes"), running=Running("c", every=1))
+        self.assertEqual(same.identity, windows().identity)
+        for more in (
+            {"window": Tumbling("61 minutes")},
+            {"by": {"page": "page"}},
+            {"window": Sliding("2 hours", "1 hour")},
+        ):
+            self.assertNotEqual(windows(**more).identity, windows().identity)
+
+    def test_joins(self) -> None:
+        """Kinds, keys, columns, times; what a table cannot have."""
+
+        def join(**more: Any) -> JoinOptions:
+            given: dict[str, Any] = {
+                "left": Stream(source=SOURCE),
+                "right": TableTopic(source={**KAFKA, "subscribe": "users"}),
+                "on": {"key": "key"},
+                "select": {"user": "l.key"},
+                "outputs": [],
+                "running": Running("checkpoint"),
+            }
+            return JoinOptions(**{**given, **more})
+
+        self.refused("the kind of a join is inner or left, not 'right'", lambda: join(kind="right"))
+        self.refused("what must be equal on both sides, such as user=user", lambda: join(on={}))
+        self.refused("which columns the join has, such as user=l.user", lambda: join(select={}))
+        self.refused("the column 'A' is there twice", lambda: join(select={"a": "l.key", "A": "r.key"}))
+        self.refused("before is 'x'", lambda: join(before="x"))
+        self.refused("after is '-1 hours'", lambda: join(after="-1 hours"))
+        for name in ("startingOffsets", "endingTimestamp"):
+            self.refused(
+                f"option '{name}': a table is all of its topic",
+                lambda name=name: TableTopic(source={**SOURCE, name: "1"}),
+            )
+        self.refused("did you mean subscribe", lambda: TableTopic(source={**KAFKA, "subscribed": "users"}))
+        # Nothing waits for a table: its columns may change while a checkpoint lives. Those of streams may not.
+        self.assertEqual(join(select={"a": "l.key"}).identity, join().identity)
+        both = {"right": Stream(source=SOURCE)}
+        self.assertNotEqual(join(select={"a": "l.key"}, **both).identity, join(**both).identity)
+        self.assertNotEqual(join(after="2 hours", **both).identity, join(**both).identity)
+
+    def test_outputs_and_running(self) -> None:
+        """A topic, tasks, a checkpoint, seconds."""
+        self.refused("an output to a topic needs the option 'topic'", lambda: ToTopic(KAFKA))
+        self.refused("at least one task, not 0", lambda: ToTopic({**KAFKA, "topic": "x"}, tasks=0))
+        self.refused("option 'topics' is not known", lambda: ToTopic({**KAFKA, "topics": "x"}))
+        self.refused("a query needs a checkpoint: a directory of its own", lambda: Running(""))
+        for every in (-1, float("nan"), float("inf")):
+            self.refused("it takes seconds", lambda every=every: Running("x", every))
+
+
+class CommandTests(TestCase):
+    """What the commands refuse, before they start Spark."""
+
+    def refused(self, words: str, *arguments: str) -> None:
+        """The command ends with these words, as a wrong use or a wrong option."""
+        done = CliRunner().invoke(pipeline, arguments, env={"JAVA_HOME": "/nowhere"})
+        said = " ".join(f"{done.output} {done.exception}".split())
+        self.assertIn(words, said)
+        self.assertNotIn("JAVA_HOME", said)
+        self.assertNotEqual(done.exit_code, 0)
+
+    def test_windows(self) -> None:
+        """How windows are made, where they go, what is in them."""
+        one = ("windows", "views", "--checkpoint", "c", "--to-topic", "hourly")
+        for wrong in ((), ("--size", "1 hour", "--session", "1 hour"), ("--session", "1 hour", "--slide", "1 hour")):
+            self.refused("say how windows are made: --size, --size with --slide, or --session", *one, *wrong)
+        self.refused("the size of a window is 'x'; it takes a duration", *one, "--size", "x")
+        self.refused("the watermark is 'x'", *one, "--size", "1 hour", "--watermark", "x")
+        self.refused("sessions are of something", *one, "--session", "1 hour")
+        self.refused("'count' is not NAME=VALUE", *one, "--size", "1 hour", "--aggregate", "count")
+        self.refused("'endingOffsets'", *one, "--size", "1 hour", "--source", "endingOffsets=latest")
+        self.refused("option 'kafka.acks'", *one, "--size", "1 hour", "--kafka", "acks=0")
+        self.refused("--payload json needs --schema", *one, "--size", "1 hour", "--payload", "json")
+        self.refused("say where the result goes", "windows", "views", "--checkpoint", "c", "--size", "1 hour")
+
+    def test_joins(self) -> None:
+        """Keys, columns, times."""
+        one = ("join", "views", "users", "--checkpoint", "c", "--to-topic", "named", "--on", "key=key")
+        two = (*one, "--select", "user=l.key")
+        self.refused("Missing option '--select'", *one)
+        self.refused("--key name: there is no such --select; there are user", *two, "--key", "name")
+        self.refused("a field for the event's time needs a schema that has it", *two, "--left-time", "at")
+        self.refused("after is 'soon'", *two, "--after", "soon")
+        self.refused("'right' is not one of 'inner', 'left'", *two, "--kind", "right")
+
+    def test_loads(self) -> None:
+        """They share what is said of values."""
+        one = ("load", "views", "--table", "lake")
+        self.refused("--schema, --event-time and --into are for --payload json and avro", *one, "--into", "event")
+        self.refused("--registry and --subject are for --payload avro", *one, "--subject", "views-value")
+        self.refused("--payload avro needs --registry", *one, "--payload", "avro")
+        registry = ("--payload", "avro", "--registry", "http://127.0.0.1:8080/registry")
+        self.refused("of several topics --payload avro needs --schema or --subject", *one, "more", *registry)
+
+
+class GistTests(TestCase):
+    """What is said of a failure."""
+
+    def test_the_line_that_matters(self) -> None:
+        """Our own error, wherever it is in Spark's; else the first line that says something."""
+        ours = "[FOREACH_BATCH] failed\n  at x\nlogbus.pipeline.errors.LakeError: the table is damaged\n at y"
+        self.assertEqual(gist(ours), "the table is damaged")
+        self.assertEqual(gist("\n[PARSE_SYNTAX_ERROR] Syntax error\n\n== SQL =="), "[PARSE_SYNTAX_ERROR] Syntax error")
+        self.assertEqual(gist("\n"), "Spark failed without a word")
