@@ -35,9 +35,10 @@ def ask(bootstrap: str, what: str, *arguments: Any) -> None:
 
 
 def make(broker: Broker, partitions: int = 1, *names: str, **config: str) -> str:
-    """Topics; the first one's name is given back."""
+    """Topics that keep what is old; the first one's name is given back."""
     names = names or (f"t-{uuid.uuid4().hex[:8]}",)
     config = {"retention.ms": "-1", **config}  # Records are of 2023: they would be gone at the first look for old ones.
+    config = {"retention.ms": "-1", **config}
     ask(broker.bootstrap, "create_topics", [NewTopic(name, partitions, 1, config=config) for name in names])
     return names[0]
 

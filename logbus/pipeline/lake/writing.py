@@ -61,4 +61,5 @@ def staged_rows(spark: SparkSession, table: Table, base: str = "") -> int:
     """
     if not any(each.path.startswith(f"{QUARANTINE}/") == (base == QUARANTINE) for each in table.staged()):
         return 0
-    return spark.read.parquet(f"{table.staging_url}/{base}" if base else table.staging_url).count()
+    # Spark takes a path whose last name begins with '_' for a mistake.
+    return spark.read.parquet(f"{table.staging_url}/{base}/*" if base else table.staging_url).count()

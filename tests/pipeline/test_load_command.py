@@ -1,0 +1,155 @@
+"""``logbus pipeline load`` and ``compact``: what is asked, what is reported, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from logbus.cli.app import run_app
+from logbus.pipeline.jobs import load as loads
+from logbus.testing import Broker
+from tests.pipeline.loading import BASE, fill, held, make
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Kept:
+    """A session that outlives the command that uses it."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._spark, name)
+
+    def stop(self) -> None:
+        """It is needed by other tests."""
+
+
+@pytest.fixture
+def command(
+    spark: SparkSession, broker: Broker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs ``logbus pipeline load``; its status, and what it says on both outputs."""
+    monkeypatch.setattr("logbus.pipeline.session.session", lambda *_, **__: Kept(spark))
+    monkeypatch.setenv("LOGBUS_BOOTSTRAP", broker.bootstrap)
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        status = run_app(["pipeline", *map(str, arguments)])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run
+
+
+def test_load(
+    spark: SparkSession, broker: Broker, tmp_path: Path, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    """All options of a load, and its report; then a compaction."""
+    topic, report, table = make(broker, 2), tmp_path / "report.json", tmp_path / "table"
+    schema = tmp_path / "schema"
+    schema.write_text("user STRING, at TIMESTAMP")
+    for partition in range(2):
+        fill(broker, topic, [b'{"user": "u", "at": "2024-05-01T12:00:00Z"}', b"odd"] * 4, partition)
+    status, out, _ = command("load", topic, "--table", table, "--dry-run")
+    assert (status, json.loads(out)["offsets"]) == (0, {f"{topic}-0": 8, f"{topic}-1": 8})
+    assert not table.exists()
+    asked = ["load", "--pattern", f"^{topic}$", "--table", table, "--payload", "json", "--schema", f"@{schema}"]
+    asked += ["--event-time", "at", "--into", "event", "--headers", "--batch-offsets", 6, "--late-after", "1.5"]
+    asked += ["--min-partitions", 3, "--report", report, "--kafka", "client.id=load"]
+    status, out, said = command(*asked, "--since", BASE + 1, "--until", BASE + 6)
+    assert status == 0
+    found = json.loads(out)
+    assert found == json.loads(report.read_text())
+    assert {name: found[name] for name in ("batches", "offsets", "records", "quarantined", "late", "stopped")} == {
+        "batches": 2,
+        "offsets": 10,
+        "records": 10,
+        "quarantined": 6,
+        "late": 0,
+        "stopped": False,
+    }
+    assert said.startswith("load: commit 2: ")
+    assert "in quarantine of 2 partitions" in said
+    status, out, said = command(*asked, "--quiet")
+    assert (status, json.loads(out)["records"], said) == (0, 6, "")
+    rows = spark.read.parquet(str(table))
+    assert rows.columns == [*("topic", "partition", "offset", "timestamp", "key", "headers", "event"), "date", "hour"]
+    before = held(spark, table)
+    assert before == [(topic, partition, offset) for partition in range(2) for offset in range(0, 8, 2)]
+    status, out, _ = command("compact", "--table", table, "--min-files", 2, "--target-mb", 1)
+    assert (status, json.loads(out)["files_after"]) == (0, 2)
+    assert held(spark, table) == before
+
+
+def test_stop(broker: Broker, tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
+    """SIGTERM ends a load that follows, after what is under way; its report says so."""
+    topic = make(broker)
+    fill(broker, topic, [b"x"])
+
+    load_batch = loads._Load.load_batch
+
+    def terminated(*arguments: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        load_batch(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loads._Load, "load_batch", terminated)
+        status, out, said = command("load", topic, "--table", tmp_path / "t", "--follow", 60)
+    assert (status, json.loads(out)["stopped"], json.loads(out)["records"]) == (0, True, 1)
+    assert "stopping after what is under way" in said
+
+
+def test_refused(broker: Broker, tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
+    """Wrong options are named, with what would be right, and nothing is begun."""
+    topic, table = make(broker), tmp_path / "t"
+    for more, words in (
+        ([], "say which topics: their names, or --pattern"),
+        ([topic, "--pattern", "x"], "say which topics: their names, or --pattern"),
+        (["nowhere"], "there is no topic 'nowhere', which is to be read"),
+        (["--pattern", "("], "option 'subscribePattern'"),
+        ([topic, "--schema", "a INT"], "--schema, --event-time and --into are for --payload json and avro"),
+        ([topic, "--registry", "http://h"], "--registry and --subject are for --payload avro"),
+        ([topic, "--payload", "json"], "--payload json needs --schema, such as 'user STRING, at TIMESTAMP'"),
+        ([topic, "--payload", "json", "--schema", "a NONSENSE"], "'a NONSENSE' is no schema such as"),
+        ([topic, "--payload", "json", "--schema", "@/nowhere"], "/nowhere: No such file"),
+        ([topic, "--payload", "avro"], "--payload avro needs --registry, such as http://"),
+        (["a", "b", "--payload", "avro", "--registry", "http://h"], "of several topics --payload avro needs --schema"),
+        ([topic, "--payload", "avro", "--registry", "h"], "'h' is no URL of a schema registry, such as http://"),
+        (
+            [topic, "--payload", "avro", "--registry", f"{broker.admin_url}/registry"],
+            f"/registry/subjects/{topic}-value/versions/latest: ",
+        ),
+        ([topic, "--since", "yesterday"], "'yesterday' is neither milliseconds since 1970 nor a date"),
+        ([topic, "--since", "9", "--until", "8"], "option 'endingTimestamp': 8 is before startingTimestamp, 9"),
+        ([topic, "--offsets", "{}"], "option 'startingOffsets'"),
+        ([topic, "--end-offsets", "5"], "option 'endingOffsets'"),
+        ([topic, "--kafka", "auto.offset.reset=latest"], "say where to begin with startingOffsets"),
+        ([topic, "--kafka", "nonsense"], "'nonsense'"),
+        ([topic, "--batch-offsets", 0], "0 is not in the range x>=1"),
+        ([topic, "--follow", 0], "0.0 is not in the range x>0"),
+        ([topic, "--late-after", "1e30"], "late_after is 1e+30; it takes seconds, from 0"),
+    ):
+        status, out, said = command("load", *more, "--table", table)
+        assert (status != 0, out) == (True, ""), more
+        assert words in " ".join(said.split()), said
+        assert "internal error" not in said
+    for url, words in (
+        ("s3a://bucket/t", "s3a"),
+        ("nonsense://host/t", 'No FileSystem for scheme "nonsense"'),
+        (tmp_path, "holds files, but no _logbus/commits: it is not a table of logbus"),
+    ):
+        (tmp_path / "other").touch()
+        for job in (["load", topic], ["compact"]):
+            status, out, said = command(*job, "--table", url)
+            assert (status, out) == (1, ""), said
+            assert words in said
+            assert "internal error" not in said
+    assert not table.exists()
