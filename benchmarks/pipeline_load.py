@@ -1,9 +1,9 @@
 """
 The load: how fast topics become Parquet, beside Spark writing the same rows from memory.
 
-``plain`` writes the rows, which Spark has cached, with the same columns to directories of the same shape: no load can be
-faster. ``read`` reads the topic and does nothing with it. ``load`` reads, writes, checks and commits. They come by turns in
-one run; the median counts.
+``plain`` writes the rows, which Spark has cached, with the same columns to directories of the same shape: no load can
+be faster. ``read`` reads the topic and does nothing with it. ``load`` reads, writes, checks and commits. They come by
+turns in one run; the median counts.
 """
 
 from __future__ import annotations
