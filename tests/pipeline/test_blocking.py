@@ -49,6 +49,7 @@ class ConnectionTests(SynchronousTestCase):
             theirs.append(self.brokers.node(1))
             self.brokers.release()
             theirs.append(self.brokers.node(1))
+            self.brokers.release()
 
         for _ in range(2):
             thread = threading.Thread(target=other)
