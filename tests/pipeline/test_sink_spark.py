@@ -15,6 +15,7 @@ from logbus.testing import Broker
 from tests.pipeline.reading import client, committed_messages, create_topic
 
 pytest.importorskip("pyspark")
+from pyspark.errors import StreamingQueryException
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -152,8 +153,16 @@ def test_a_stream_that_is_started_again(spark: SparkSession, broker: Broker, tmp
         writer = rows.select("key", "value").writeStream.format("logbus").option("topic", "copy")
         writer = writer.option("kafka.bootstrap.servers", broker.bootstrap)
         writer = writer.option("checkpointLocation", str(checkpoint))
-        query = writer.option("deliveryGuarantee", "exactly-once").trigger(availableNow=True).start()
-        query.awaitTermination()
+        writer = writer.option("deliveryGuarantee", "exactly-once").trigger(availableNow=True)
+        for _ in range(10):
+            try:
+                writer.start().awaitTermination()
+                return
+            except StreamingQueryException as e:
+                # Spark gives a new Python process ten seconds to start, however busy the machine is.
+                if "failed to connect back" not in str(e):
+                    raise
+        pytest.fail("Spark's Python processes do not start")
 
     for number in range(2):
         writing(keyed, broker, topic="source").save()
