@@ -13,6 +13,9 @@ from pathlib import Path
 #: The release compared with unless told otherwise.
 KAFKA_VERSION = "4.3.1"
 
+#: The newest release of Spark's connector for Kafka that is there, and of a part of it that is published apart.
+SPARK_KAFKA_VERSION, SPARK_TOKEN_VERSION = "4.2.0", "4.0.0"
+
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 <modelVersion>4.0.0</modelVersion><groupId>benchmarks</groupId><artifactId>{name}</artifactId><version>1</version>
 <dependencies>
@@ -21,8 +24,9 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 """
 _DEPENDENCY = (
     "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>"
-    "<scope>runtime</scope></dependency>"
+    "<scope>runtime</scope>{}</dependency>"
 )
+_NOTHING_ELSE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 _LOGGING = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")
 
 
@@ -55,6 +59,21 @@ def tools_jars(version: str, cache: Path) -> Path:
     return _jars(cache / f"kafka-tools-{version}", wanted)
 
 
+def spark_kafka_jars(cache: Path) -> Path:
+    """
+    The same of Spark's own connector for Kafka; what it needs is named one by one: not all that it asks for is there.
+
+    :raise RuntimeError: as :func:`kafka_jars`.
+    """
+    wanted = [
+        ("org.apache.spark", "spark-sql-kafka-0-10_2.13", SPARK_KAFKA_VERSION),
+        ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", SPARK_TOKEN_VERSION),
+        ("org.apache.kafka", "kafka-clients", "3.9.2"),
+        ("org.apache.commons", "commons-pool2", "2.12.1"),
+    ]
+    return _jars(cache / f"spark-kafka-{SPARK_KAFKA_VERSION}", wanted, alone=True)
+
+
 @contextmanager
 def _alone(cache: Path) -> Iterator[None]:
     """One process at a time fetches anything: tests run in several, and Maven's own cache is for one."""
@@ -63,17 +82,18 @@ def _alone(cache: Path) -> Iterator[None]:
         yield
 
 
-def _jars(home: Path, dependencies: list[tuple[str, str, str]]) -> Path:
+def _jars(home: Path, dependencies: list[tuple[str, str, str]], alone: bool = False) -> Path:
+    """:param alone: fetch these, and not what they depend on."""
     if not (home / "complete").exists():
         home.mkdir(parents=True, exist_ok=True)
         with _alone(home.parent):
             if not (home / "complete").exists():
-                _fetch(home, dependencies)
+                _fetch(home, dependencies, alone)
     return home / "jars"
 
 
-def _fetch(home: Path, dependencies: list[tuple[str, str, str]]) -> None:
-    wanted = "\n".join(_DEPENDENCY.format(*one) for one in dependencies)
+def _fetch(home: Path, dependencies: list[tuple[str, str, str]], alone: bool) -> None:
+    wanted = "\n".join(_DEPENDENCY.format(*one, _NOTHING_ELSE if alone else "") for one in dependencies)
     (home / "pom.xml").write_text(_POM.format(name=home.name, dependencies=wanted))
     directory = f"-DoutputDirectory={home / 'jars'}"
     command = ["mvn", "-B", "-q", "dependency:copy-dependencies", directory, "-DincludeScope=runtime"]

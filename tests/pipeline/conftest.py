@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from benchmarks.compare.jars import spark_kafka_jars
 from logbus.pipeline.session import session
 from logbus.testing import Broker
 
@@ -20,12 +24,23 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+CACHE = Path(os.environ.get("LOGBUS_JARS", "~/.cache/logbus-benchmarks")).expanduser()
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def kafka_jars() -> list[Path] | str:
+    """Spark's own connector for Kafka, which must be there when Spark starts; or why it is not there."""
+    try:
+        return sorted(spark_kafka_jars(CACHE).glob("*.jar"))
+    except RuntimeError as e:
+        return str(e)
+
+
+@pytest.fixture(scope="session")
+def spark(kafka_jars: list[Path] | str) -> Iterator[SparkSession]:
     """A local Spark of two cores, which knows ``format("logbus")``."""
-    spark = session("tests", master="local[2]", settings=SETTINGS)
+    jars = {} if isinstance(kafka_jars, str) else {"spark.jars": ",".join(map(str, kafka_jars))}
+    spark = session("tests", master="local[2]", settings={**SETTINGS, **jars})
     spark.sparkContext.setLogLevel("ERROR")
     yield spark
     spark.stop()
@@ -36,3 +51,22 @@ def broker() -> Iterator[Broker]:
     """A broker for the tests of a module: each test has topics of its own."""
     with Broker() as broker:
         yield broker
+
+
+@pytest.fixture
+def spark_kafka(spark: SparkSession, kafka_jars: list[Path] | str) -> SparkSession:
+    """The same, where it knows ``format("kafka")`` too."""
+    if isinstance(kafka_jars, str):
+        pytest.skip(f"Spark's connector for Kafka is not there: {kafka_jars}")
+    return spark
+
+
+def made(broker: Broker, **partitions: int) -> None:
+    """Make topics that are not there yet, of so many partitions."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    wanted = {name.replace("_", "-"): count for name, count in partitions.items()}
+    there = admin.list_topics(timeout=30).topics
+    new = [NewTopic(name, count, 1) for name, count in wanted.items() if name not in there]
+    if new:
+        for made_one in admin.create_topics(new).values():
+            made_one.result(timeout=30)
