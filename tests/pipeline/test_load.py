@@ -20,7 +20,7 @@ from logbus.pipeline.jobs.load import LoadOptions, remaining, run
 from logbus.pipeline.jobs.payloads import JsonPayload
 from logbus.pipeline.jobs.watching import Watch
 from logbus.pipeline.lake.compaction import compact
-from logbus.pipeline.lake.files import HadoopFiles
+from logbus.pipeline.lake.hadoop import HadoopFiles
 from logbus.pipeline.lake.table import Table
 from logbus.testing import Broker
 from tests.pipeline.loading import BASE, HOUR, ask, commits, directory, fill, held, load, make, odd, options
