@@ -1,0 +1,289 @@
+"""Windows on a real Spark, from a real broker: what is counted, what is late, and each window once."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from logbus.pipeline.errors import OptionError, PipelineError
+from logbus.pipeline.jobs.events import Stream
+from logbus.pipeline.jobs.outputs import Output, ToTable
+from logbus.pipeline.jobs.payloads import JsonPayload
+from logbus.pipeline.jobs.streaming import Running, StreamReport
+from logbus.pipeline.jobs.watching import Watch
+from logbus.pipeline.jobs.windows import Session, Sliding, Tumbling, WindowsOptions, run
+from logbus.testing import Broker
+from tests.pipeline.querying import Seen, at, event, in_table, put, stream, to_topic, topics, written
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def options(broker: Broker, topic: str, outputs: list[Output], checkpoint: Path, **more: Any) -> WindowsOptions:
+    """Views by page and hour, unless something else is asked for."""
+    given: dict[str, Any] = {
+        "stream": stream(broker, topic),
+        "window": Tumbling("1 hour"),
+        "by": {"page": "page"},
+        "aggregates": {"views": "count(*)", "paid": "sum(price)"},
+        "running": Running(str(checkpoint)),
+    }
+    return WindowsOptions(outputs=outputs, **{**given, **more})
+
+
+def did(report: StreamReport) -> tuple[int, int, int, int]:
+    """What has been read, made, not understood, and was late."""
+    return report.rows_in, report.rows_out, report.unreadable, report.late
+
+
+def row(start: str, end: str, **more: Any) -> dict[str, Any]:
+    """A window as outputs have it."""
+    return {"window_start": f"{at(start)[:-1]}.000000Z", "window_end": f"{at(end)[:-1]}.000000Z", **more}
+
+
+def test_hours_to_a_topic_and_a_table(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """Windows are written when the watermark has passed them, by whichever run; late ones and nonsense are counted."""
+    topics(broker, "views", "hourly")
+    asked = options(
+        broker,
+        "views",
+        [to_topic(broker, "hourly", "window_start", "page"), ToTable(str(tmp_path / "table"), ("page",))],
+        tmp_path / "checkpoint",
+    )
+    put(
+        broker,
+        "views",
+        [
+            event("00:10", user="ann", page="/tea", price=3),
+            event("00:50", user="ben", page="/tea"),
+            event("00:59:59.999", user="ann", page="/cake", price=1),
+            b"no JSON",
+            event("01:00", user="ann", page="/tea"),
+            event("01:15", user="cid", page=None, price=2),
+        ],
+    )
+    assert did(run(spark, asked)) == (6, 2, 1, 0)
+    first = [
+        row("00:00", "01:00", page="/cake", views=1, paid=1),
+        row("00:00", "01:00", page="/tea", views=2, paid=3),
+    ]
+    assert written(broker, "hourly") == first
+    # The first comes too late; the second not: its window is not closed.
+    put(
+        broker,
+        "views",
+        [event("00:59", page="/tea"), event("01:05", page="/tea", price=5), event("04:00", page="/end"), b"{"],
+    )
+    assert did(run(spark, asked)) == (4, 2, 1, 1)
+    both = [
+        *first,
+        row("01:00", "02:00", page="/tea", views=2, paid=5),
+        row("01:00", "02:00", page=None, views=1, paid=2),
+    ]
+    assert written(broker, "hourly") == sorted(both, key=repr)
+    assert in_table(spark, tmp_path / "table") == sorted(
+        [{**{k: v for k, v in each.items() if k != "page"}, "page": each["page"]} for each in both], key=repr
+    )
+    # Nothing is new.
+    assert did(run(spark, asked)) == (0, 0, 0, 0)
+    assert len(written(broker, "hourly")) == 4
+
+
+def test_sliding_windows_and_sessions(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """An event is in several windows, or in the visit that it belongs to."""
+    topics(broker, "visits")
+    put(
+        broker,
+        "visits",
+        [
+            event("00:10", user="ann"),
+            event("00:35", user="ann"),
+            event("00:20", user="ben"),
+            event("01:06", user="ann"),
+            event("09:00", user="end"),
+        ],
+    )
+    seen = Seen({})
+    sliding = options(
+        broker,
+        "visits",
+        [seen],
+        tmp_path / "sliding",
+        window=Sliding("1 hour", "30 minutes"),
+        by={},
+        aggregates={"count": "count(*)"},
+    )
+    run(spark, sliding)
+    counts = {
+        (each[0].strftime("%d %H:%M"), each[1].strftime("%H:%M")): each[2]
+        for rows in seen.batches.values()
+        for each in rows
+    }
+    assert counts == {
+        ("31 23:30", "00:30"): 2,
+        ("01 00:00", "01:00"): 3,
+        ("01 00:30", "01:30"): 2,
+        ("01 01:00", "02:00"): 1,
+    }
+    seen = Seen({})
+    visits = options(
+        broker,
+        "visits",
+        [seen],
+        tmp_path / "sessions",
+        window=Session("30 minutes"),
+        by={"who.it is": "user"},
+        aggregates={"count": "count(*)"},
+    )
+    run(spark, visits)
+    found = sorted(each for rows in seen.batches.values() for each in rows)
+    assert [(each[0].strftime("%H:%M"), each[1].strftime("%H:%M"), *each[2:]) for each in found] == [
+        ("00:10", "01:05", "ann", 2),
+        ("00:20", "00:50", "ben", 1),
+        ("01:06", "01:36", "ann", 1),
+    ]
+
+
+def test_a_batch_that_comes_again(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """One output has it and the other not, or all have and Spark does not know: in the end each has it once."""
+    topics(broker, "again", "counted")
+    put(broker, "again", [event("00:10", page="/tea"), event("03:00", page="/end")])
+    broken = Seen({}, breaks=True)
+    checkpoint = tmp_path / "checkpoint"
+    asked = options(
+        broker, "again", [to_topic(broker, "counted"), ToTable(str(tmp_path / "table")), broken], checkpoint
+    )
+    with pytest.raises(PipelineError, match=r"^batch 1: the disk is full$"):
+        run(spark, asked)
+    once = [row("00:00", "01:00", page="/tea", views=1, paid=None)]
+    assert written(broker, "counted") == in_table(spark, tmp_path / "table") == once
+    broken.breaks = False
+    run(spark, asked)
+    assert [len(rows) for rows in broken.batches.values()] == [1]
+    number = next(iter(broken.batches))
+    for name in (f"{number}", f".{number}.crc"):
+        (checkpoint / "commits" / name).unlink()
+    broken.batches.clear()
+    run(spark, asked)
+    assert list(broken.batches) == [number]
+    assert written(broker, "counted") == in_table(spark, tmp_path / "table") == once
+    # What is open belongs to the query as it was.
+    for more, words in (
+        ({"window": Tumbling("2 hours")}, "its windows is 'of 3600000000 microseconds', and now it is 'of 7200000000"),
+        ({"by": {}}, "its groups is"),
+        ({"stream": stream(broker, "counted")}, "its topics is 'again', and now it is 'counted'"),
+    ):
+        with pytest.raises(OptionError, match=f"checkpoint is the checkpoint of another query: {words}"):
+            run(spark, options(broker, "again", [broken], checkpoint, **more))
+    (checkpoint / "logbus.json").unlink()
+    with pytest.raises(OptionError, match="which is no job of logbus: give this one a directory of its own"):
+        run(spark, asked)
+    (checkpoint / "logbus.json").write_text("{")
+    with pytest.raises(PipelineError, match=r"logbus\.json is damaged"):
+        run(spark, asked)
+
+
+def test_what_is_wrong_is_said_at_once(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """Expressions and columns, before the query begins."""
+    topics(broker, "wrong")
+
+    def refused(words: str, **more: Any) -> None:
+        given: dict[str, Any] = {"outputs": [Seen({})], "checkpoint": tmp_path / "checkpoint", **more}
+        with pytest.raises(OptionError, match=words):
+            run(spark, options(broker, "wrong", given.pop("outputs"), given.pop("checkpoint"), **given))
+        assert not (tmp_path / "checkpoint" / "offsets").exists()
+
+    refused("windows cannot be computed: .*column.*`city` cannot be resolved.*`page`", by={"city": "city"})
+    refused("windows cannot be computed: .PARSE_SYNTAX_ERROR. Syntax error", aggregates={"n": "count("})
+    refused("windows cannot be computed: .*MISSING_AGGREGATION", aggregates={"n": "price"})
+    refused("the key is of the column 'city', which is not there", outputs=[to_topic(broker, "x", "city")])
+    refused("a directory is of the column 'city'", outputs=[ToTable(str(tmp_path / "t"), ["city"])])
+    refused("a query needs an output: a topic or a table", outputs=[])
+    source = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": "wrong"}
+    for payload, words in (
+        (JsonPayload(schema="user STRNG"), "is no schema such as"),
+        (JsonPayload(schema="user STRING", event_time="at"), "no field 'at' for the event's time"),
+        (JsonPayload(schema="Event_Time TIMESTAMP"), "the column 'Event_Time' is the event's time: say that it is"),
+    ):
+        refused(words, stream=Stream(source=source, payload=payload))
+    named = JsonPayload(schema="user STRING, event_time TIMESTAMP", event_time="event_time")
+    events = Stream(source=source, payload=named).events(spark)
+    assert events.columns[-2:] == ["user", "event_time"]
+
+
+def test_a_query_that_goes_on_until_it_is_stopped(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """What is under way is ended, and what would come next not begun."""
+    topics(broker, "endless")
+    watch = Watch()
+    put(broker, "endless", [event("00:10", page="/tea"), event("03:00", page="/end")])
+
+    class Stops(Seen):
+        def write(self, rows: Any, query: str, number: int) -> None:
+            super().write(rows, query, number)
+            watch.stop()
+
+    seen = Stops({})
+    running = Running(str(tmp_path / "checkpoint"), every=0.1)
+    report = run(spark, options(broker, "endless", [seen], tmp_path, running=running), watch)
+    assert report.stopped
+    assert did(report)[:2] == (2, 1)
+    assert len(seen.batches) == 1
+
+
+def test_a_backlog_that_is_left_and_taken_up_again(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """Batches that were planned and not begun are those of the next run."""
+    topics(broker, "backlog")
+    put(broker, "backlog", [event(f"{hour:02}:30", page="/tea") for hour in range(12)])
+    watch = Watch(lambda line: watch.stop())
+    seen = Seen({})
+    asked = options(
+        broker, "backlog", [seen], tmp_path, by={}, stream=stream(broker, "backlog", maxOffsetsPerTrigger="1")
+    )
+    assert run(spark, asked, watch).stopped
+    assert not run(spark, asked).stopped
+    starts = [each[0].hour for number in sorted(seen.batches) for each in seen.batches[number]]
+    assert starts == list(range(11))
+
+
+def test_the_command(broker: Broker, tmp_path: Path) -> None:
+    """It reports what it does, and ends in order when it is told to."""
+    topics(broker, "commanded", "commanded-hourly")
+    put(broker, "commanded", [event("00:10", page="/tea"), event("03:00", page="/end")])
+    command = [
+        *(sys.executable, "-c", "from logbus.cli import main; main()", "pipeline", "windows", "commanded"),
+        *("--bootstrap", broker.bootstrap),
+        *("--payload", "json", "--schema", "page STRING, at TIMESTAMP", "--event-time", "at"),
+        *("--size", "1 hour", "--by", "page", "--to-topic", "commanded-hourly", "--every", "0.2"),
+        *("--checkpoint", "checkpoint", "--report", "report.json", "--master", "local[1]"),
+        *("--spark", "spark.ui.enabled=false", "--spark", "spark.sql.shuffle.partitions=1"),
+    ]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ}
+    ) as job:
+        ends = threading.Timer(300, job.kill)
+        ends.start()
+        said = ""
+        assert job.stderr is not None and job.stdout is not None
+        # The first batch has the rows, and the next closes their window.
+        while "batch 1:" not in said and (line := job.stderr.readline()):
+            said += line
+        job.send_signal(signal.SIGTERM)
+        out, rest = job.communicate()
+        ends.cancel()
+    assert job.returncode == 0, said + rest
+    assert "windows: batch 0: 2 rows read" in said
+    assert "windows: stopping after what is under way" in rest
+    report = json.loads(out)
+    assert report == json.loads((tmp_path / "report.json").read_text())
+    assert (report["rows_in"], report["rows_out"], report["stopped"]) == (2, 1, True)
+    assert [each["page"] for each in written(broker, "commanded-hourly")] == ["/tea"]
+    assert not re.search("Traceback|ERROR", rest), rest
