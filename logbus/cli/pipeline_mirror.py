@@ -21,6 +21,14 @@ from logbus.cli.pipeline import job_options, kafka_options, kafka_settings, run_
 )
 @click.option("--since", metavar="WHEN", help="Records from this time on: as for 'logbus consume --timestamp'.")
 @click.option("--until", metavar="WHEN", help="Records before this time: where records still come in.")
+@click.option(
+    "--late",
+    type=click.FloatRange(min=0),
+    default=3600.0,
+    show_default=True,
+    help="Seconds by which a record before --until may lie behind later ones.",
+)
+@click.option("--compacted", is_flag=True, help="Compare the last record of each key: sides are compacted unequally.")
 @click.option("--any-partition", is_flag=True, help="A copy may be in another partition.")
 @click.option("--any-time", is_flag=True, help="A copy may have another time.")
 @click.option("--examples", type=click.IntRange(min=0), default=10, show_default=True, help="Differences to show.")
@@ -35,6 +43,8 @@ def mirror_check(
     rename: tuple[str, ...],
     since: str | None,
     until: str | None,
+    late: float,
+    compacted: bool,
     any_partition: bool,
     any_time: bool,
     examples: int,
@@ -46,7 +56,8 @@ def mirror_check(
     report: str | None,
     quiet: bool,
 ) -> int:
-    """Check that topics of two clusters hold the same records. Where they do not the exit status is 1.
+    """Check that topics of two clusters hold the same records: keys, values, headers and times, in the same partitions,
+    as often. Where they do not the exit status is 1.
 
     \b
     Example:
@@ -54,25 +65,25 @@ def mirror_check(
       logbus pipeline mirror-check --pattern 'orders.*' --mirror there:9092 --until 2024-05-02T00:00
     """
     from logbus.pipeline.jobs.mirror import MirrorOptions, run
+    from logbus.pipeline.jobs.times import time_text
 
     if bool(topics) == bool(pattern):
         raise click.UsageError("say which topics: their names, or --pattern")
     renamed = pairs(rename, "--rename")
     if pattern and renamed:
         raise click.UsageError("--rename is for topics that are named, not for --pattern")
-    times: dict[str, str] = {}
-    if since is not None:
-        times |= {"startingTimestamp": str(when(since, "--since")), "startingOffsetsByTimestampStrategy": "latest"}
-    if until is not None:
-        times["endingTimestamp"] = str(when(until, "--until"))
     here = {"subscribePattern": pattern} if pattern else {"subscribe": ",".join(topics)}
     there = here if pattern else {"subscribe": ",".join(renamed.get(each, each) for each in topics)}
     options = MirrorOptions(
-        source={**kafka_settings(bootstrap, kafka_settings_), **here, **times},
-        mirror={**kafka_settings(mirror, mirror_settings), **there, **times},
+        source={**kafka_settings(bootstrap, kafka_settings_), **here},
+        mirror={**kafka_settings(mirror, mirror_settings), **there},
         rename=renamed,
         partitions=not any_partition,
         timestamps=not any_time,
+        since_ms=None if since is None else when(since, "--since"),
+        until_ms=None if until is None else when(until, "--until"),
+        late=late,
+        compacted=compacted,
         examples=examples,
     )
     done = run_job(
@@ -94,6 +105,15 @@ def mirror_check(
             for what, examples_ in (("missing", each.missing_examples), ("extra", each.extra_examples)):
                 for one in examples_:
                     click.echo(
-                        f"{each.topic}-{one.partition} offset {one.offset} of {one.timestamp}: {what}, {one.more}x"
+                        f"{each.topic}-{one.partition} offset {one.offset} of {time_text(one.at_ms)}: {what}, "
+                        f"{one.more}x"
                     )
+        for each in done.topics:
+            if not each.source_partitions or not each.mirror_partitions:
+                click.echo(f"{each.topic} is not in the {'mirror' if each.source_partitions else 'source'}")
+            elif not each.is_same and not any_partition and each.source_partitions != each.mirror_partitions:
+                click.echo(
+                    f"{each.topic} has {each.source_partitions} partitions, its copy {each.mirror_partitions}: compare "
+                    "with --any-partition"
+                )
     return 0 if done.is_same else 1

@@ -13,14 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, field, frozen
 
-from logbus.pipeline.errors import OptionError
+from logbus.client.topics import Topic
+from logbus.errors import LogbusError
+from logbus.pipeline.errors import OptionError, PipelineError
+from logbus.pipeline.jobs.mirror_rows import SIDES, compared, examples_of, rows, totals_of
+from logbus.pipeline.jobs.stopping import stoppable
+from logbus.pipeline.jobs.times import time_text
 from logbus.pipeline.jobs.watching import Watch
+from logbus.pipeline.source.lookup import Lookup
+from logbus.pipeline.source.options import SourceOptions, Subscribe, SubscribePattern
 from logbus.pipeline.source.options import read as read_options
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-_LEAST = "kafka.isolation.level"
+_COMMITTED = "kafka.isolation.level"
 
 
 @frozen(kw_only=True)
@@ -29,10 +36,15 @@ class MirrorOptions:
     What to compare.
 
     :ivar source: options of ``format("logbus")`` for the original;  ``mirror``: for the copy. Unless they say
-        otherwise, what is committed is read. Where records still come in, let both end at a time that is past.
+        otherwise, what is committed is read.
     :ivar rename: the copy's names of topics, by the original's, where they differ.
     :ivar partitions: whether a record must be in the partition of the same number.
     :ivar timestamps: whether it must have the same time.
+    :ivar since_ms, until_ms: records of the times in between, in milliseconds since 1970. Where records still come in,
+        let it end in the past.
+    :ivar late: seconds: by how much a record may lie behind later ones, and still be found when it ends in the past.
+    :ivar compacted: whether only the last record of each key counts, and none whose value is null: sides are compacted
+        at different times.
     :ivar examples: differences that are shown of each topic and side.
     :raise OptionError: an option is wrong.
     """
@@ -42,30 +54,66 @@ class MirrorOptions:
     rename: Mapping[str, str] = field(factory=dict)
     partitions: bool = True
     timestamps: bool = True
+    since_ms: int | None = None
+    until_ms: int | None = None
+    late: float = 3600.0
+    compacted: bool = False
     examples: int = 10
+    reading: Mapping[str, SourceOptions] = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        for side in ("source", "mirror"):
-            given = getattr(self, side)
-            if not any(name.lower() == _LEAST for name in given):
-                given = {_LEAST: "read_committed", **given}
-            if not any(name.lower() == "includeheaders" for name in given):
-                given = {"includeHeaders": "true", **given}
+        self._check_numbers()
+        reading = {}
+        for side in SIDES:
+            given = self._completed(getattr(self, side))
             object.__setattr__(self, side, given)
-            read_options(given, streaming=False)
-        if len(set(self.rename.values())) < len(self.rename):
+            reading[side] = read_options(given, streaming=False)
+        object.__setattr__(self, "reading", reading)
+        if reading["source"].include_headers != reading["mirror"].include_headers:
+            raise OptionError("includeHeaders is the same for both sides")
+        named = _named(reading["source"])
+        if unknown := self.rename.keys() - named if named is not None else ():
+            raise OptionError(f"topic {min(unknown)!r} has another name in the copy, and is not compared")
+        copies = [self.rename.get(name, name) for name in named or self.rename]
+        if len(set(copies)) < len(copies):
             raise OptionError("two topics cannot have the same name in the copy")
+
+    def _check_numbers(self) -> None:
         if self.examples < 0:
             raise OptionError(f"examples is {self.examples}; it takes a number from 0")
+        if not 0 <= self.late < 1e11:
+            raise OptionError(f"late is {self.late}; it takes seconds, from 0")
+        if self.since_ms is not None and self.until_ms is not None and self.until_ms <= self.since_ms:
+            raise OptionError(f"it would end at {time_text(self.until_ms)}, before it begins")
+        if not self.timestamps and (self.since_ms, self.until_ms) != (None, None):
+            raise OptionError("where times may differ, they cannot say what to compare: leave since and until out")
+        if self.compacted and self.until_ms is not None:
+            raise OptionError("what was the last of its key then is not kept in a compacted topic: leave until out")
+
+    def _completed(self, given: Mapping[str, str]) -> dict[str, str]:
+        ours = {_COMMITTED: "read_committed", "includeHeaders": "true"}
+        if self.since_ms is not None:
+            ours |= {"startingTimestamp": str(self.since_ms), "startingOffsetsByTimestampStrategy": "latest"}
+        if self.until_ms is not None:
+            ours["endingTimestamp"] = str(min(self.until_ms + int(self.late * 1000), 2**63 - 1))
+        lower = {name.lower() for name in given}
+        if twice := [name for name in ours if name.endswith("Timestamp") and name.lower() in lower]:
+            raise OptionError(f"option {twice[0]!r}: since_ms and until_ms say that for both sides")
+        return {**{name: value for name, value in ours.items() if name.lower() not in lower}, **given}
 
 
 @frozen
 class Difference:
-    """Where one of the records is that the other side lacks, and how many more of them there are on this side."""
+    """
+    Where one of the records is that the other side lacks.
+
+    :ivar at_ms: its time, in milliseconds since 1970.
+    :ivar more: how many more of them there are on this side.
+    """
 
     partition: int
     offset: int
-    timestamp: str
+    at_ms: int
     more: int
 
 
@@ -74,7 +122,9 @@ class TopicMirror:
     """
     A topic, by its name in the original.
 
+    :ivar source, mirror: records on both sides.
     :ivar missing: records that the copy lacks;  ``extra``: that it has and the original has not, or has less often.
+    :ivar source_partitions, mirror_partitions: 0: this side has no such topic.
     """
 
     topic: str
@@ -82,13 +132,16 @@ class TopicMirror:
     mirror: int
     missing: int
     extra: int
+    source_partitions: int
+    mirror_partitions: int
     missing_examples: tuple[Difference, ...] = ()
     extra_examples: tuple[Difference, ...] = ()
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing differs."""
-        return not self.missing and not self.extra
+        """Whether nothing differs; how many partitions there are is no difference."""
+        is_there = self.source_partitions > 0 and self.mirror_partitions > 0
+        return is_there and not self.missing and not self.extra
 
 
 @frozen
@@ -108,89 +161,64 @@ class MirrorReport:
 
 
 def run(spark: SparkSession, options: MirrorOptions, watch: Watch | None = None) -> MirrorReport:
-    """Compare."""
-    from pyspark.sql import functions as f
+    """
+    Compare.
 
+    :raise PipelineError: a topic that is named is not there, or no topic is of the pattern.
+    :raise Stopped: it was asked to stop.
+    """
     watch = watch or Watch()
-    names = {theirs: ours for ours, theirs in options.rename.items()}
-    renamed: Column = f.col("topic")
-    for theirs, ours in names.items():
-        renamed = f.when(f.col("topic") == theirs, ours).otherwise(renamed)
-    source = _hashed(spark, options, options.source, f.col("topic"))
-    mirror = _hashed(spark, options, options.mirror, renamed)
-    by = ["topic", "first", "second"]
-    both = (
-        source.groupBy(*by)
-        .agg(f.count(f.lit(1)).alias("a"), f.min("place").alias("a_place"))
-        .join(mirror.groupBy(*by).agg(f.count(f.lit(1)).alias("b"), f.min("place").alias("b_place")), by, "full_outer")
-        .select(
-            "topic",
-            f.coalesce("a", f.lit(0)).alias("a"),
-            f.coalesce("b", f.lit(0)).alias("b"),
-            "a_place",
-            "b_place",
+    there = {side: _topics(side, options.reading[side]) for side in SIDES}
+    ours = {copy: name for name, copy in options.rename.items()}
+    partitions = {
+        "source": {name: len(topic.partitions) for name, topic in there["source"].items()},
+        "mirror": {ours.get(name, name): len(topic.partitions) for name, topic in there["mirror"].items()},
+    }
+    names = sorted({*partitions["source"], *partitions["mirror"]})
+    if not names:
+        raise PipelineError("there is no topic to compare, on either side")
+    watch.tell(f"{len(names)} topics")
+    with stoppable(spark, watch):
+        what = {"partitions": options.partitions, "timestamps": options.timestamps, "compacted": options.compacted}
+        span = (options.since_ms, options.until_ms)
+        both = compared(
+            rows(spark, options.source, span, {}, **what), rows(spark, options.mirror, span, ours, **what)
+        ).persist()
+        try:
+            totals = totals_of(both)
+            has_differences = any(each["missing"] or each["extra"] for each in totals.values())
+            examples = examples_of(both, options.examples) if has_differences and options.examples else {}
+        finally:
+            both.unpersist()
+    nothing = {"source": 0, "mirror": 0, "missing": 0, "extra": 0}
+    found = tuple(
+        TopicMirror(
+            topic=name,
+            **totals.get(name, nothing),
+            source_partitions=partitions["source"].get(name, 0),
+            mirror_partitions=partitions["mirror"].get(name, 0),
+            missing_examples=tuple(Difference(*each) for each in examples.get((name, "source"), ())),
+            extra_examples=tuple(Difference(*each) for each in examples.get((name, "mirror"), ())),
         )
-        .persist()
+        for name in names
     )
+    for each in found:
+        watch.tell(f"{each.topic}: {each.source} records, {each.missing} missing, {each.extra} extra in the copy")
+    return MirrorReport(found)
+
+
+def _named(reading: SourceOptions) -> set[str] | None:
+    """The topics that are named; None: a pattern says which."""
+    if isinstance(reading.selection, SubscribePattern):
+        return None
+    if isinstance(reading.selection, Subscribe):
+        return set(reading.selection.topics)
+    return {each.topic for each in reading.selection.partitions}
+
+
+def _topics(side: str, reading: SourceOptions) -> dict[str, Topic]:
     try:
-        sums = both.groupBy("topic").agg(
-            f.sum("a").alias("a"),
-            f.sum("b").alias("b"),
-            f.sum(f.greatest(f.col("a") - f.col("b"), f.lit(0))).alias("missing"),
-            f.sum(f.greatest(f.col("b") - f.col("a"), f.lit(0))).alias("extra"),
-        )
-        topics = []
-        for row in sums.orderBy("topic").collect():
-            here = both.where(f.col("topic") == row["topic"])
-            topics.append(
-                TopicMirror(
-                    row["topic"],
-                    row["a"],
-                    row["b"],
-                    row["missing"],
-                    row["extra"],
-                    _examples(here, "a", "b", options.examples) if row["missing"] else (),
-                    _examples(here, "b", "a", options.examples) if row["extra"] else (),
-                )
-            )
-            watch.tell(
-                f"{row['topic']}: {row['a']} records, {row['missing']} missing, {row['extra']} extra in the copy"
-            )
-    finally:
-        both.unpersist()
-    return MirrorReport(tuple(topics))
-
-
-def _hashed(spark: SparkSession, options: MirrorOptions, source: Mapping[str, str], topic: Column) -> DataFrame:
-    """Records as their topic, two hashes, and where they are."""
-    from pyspark.sql import functions as f
-
-    records = spark.read.format("logbus").options(**source).load()
-    # A hash passes nulls over: an empty value is told from none by a column of its own.
-    parts = [f.col("key").isNull(), f.col("key"), f.col("value").isNull(), f.col("value"), f.size("headers")]
-    parts.append(f.to_json("headers"))
-    if options.partitions:
-        parts.append(f.col("partition"))
-    if options.timestamps:
-        parts.append(f.col("timestamp"))
-    return records.select(
-        topic.alias("topic"),
-        f.xxhash64(*parts).alias("first"),
-        f.xxhash64(f.lit("another"), *parts).alias("second"),
-        f.struct("partition", "offset", f.col("timestamp").cast("string").alias("timestamp")).alias("place"),
-    )
-
-
-def _examples(rows: DataFrame, more: str, less: str, count: int) -> tuple[Difference, ...]:
-    from pyspark.sql import functions as f
-
-    place = f"{more}_place"
-    found = (
-        rows.where(f.col(more) > f.col(less))
-        .orderBy(place)
-        .select(f"{place}.*", (f.col(more) - f.col(less)).alias("more"))
-        .limit(count)
-    )
-    return tuple(
-        Difference(each["partition"], each["offset"], each["timestamp"], each["more"]) for each in found.collect()
-    )
+        return Lookup(reading).topics()
+    except LogbusError as e:
+        where = ", ".join(f"{host}:{port}" for host, port in reading.settings.bootstrap)
+        raise PipelineError(f"the {side} ({where}): {e}") from e

@@ -1,0 +1,57 @@
+"""Ends what Spark is at when a job that cannot stop half-way is asked to."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from logbus.pipeline.errors import PipelineError
+from logbus.pipeline.jobs.watching import Watch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOOK = 0.2
+
+
+class Stopped(PipelineError):
+    """A job was asked to stop before it knew anything."""
+
+
+@contextmanager
+def stoppable(spark: SparkSession, watch: Watch) -> Iterator[None]:
+    """
+    While it lasts, a request to stop ends what this thread has Spark do.
+
+    :raise Stopped: it was asked to stop.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    tag = f"logbus-{uuid.uuid4().hex}"
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(_LOOK):
+            if watch.is_stopping:
+                # Again and again: a job may begin just behind the first time.
+                spark.interruptTag(tag)
+
+    spark.addTag(tag)
+    looking = threading.Thread(target=look, name="stopping", daemon=True)
+    looking.start()
+    try:
+        yield
+    except (PySparkException, Py4JError):
+        if watch.is_stopping:
+            raise Stopped("stopped before it was done: there is nothing to report") from None
+        raise
+    finally:
+        over.set()
+        looking.join()
+        spark.removeTag(tag)
+    if watch.is_stopping:
+        raise Stopped("stopped before it was done: there is nothing to report")
