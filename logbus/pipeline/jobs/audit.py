@@ -8,20 +8,24 @@ and not which; of a table it is known besides how many of its rows are of an off
 
 from __future__ import annotations
 
-import json
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field, frozen
+from attrs import asdict, define, evolve, field, frozen
 
 from logbus.client.audit_check import Comparison, Ledger, Verdict
-from logbus.client.audit_events import AUDIT_TOPIC, AVRO_SCHEMA, PRODUCER, MonitoringEvent, decode_event, event_of
-from logbus.client.serializers import SerializationError
-from logbus.pipeline.errors import OptionError
+from logbus.client.audit_events import AUDIT_TOPIC, DEFAULT_WINDOW_MS, PRODUCER, MonitoringEvent
+from logbus.errors import ApiError
+from logbus.pipeline.errors import OptionError, PipelineError
+from logbus.pipeline.jobs.audit_reading import EventReading
+from logbus.pipeline.jobs.audit_tables import TableCount, count_table
+from logbus.pipeline.jobs.registry import Registry
+from logbus.pipeline.jobs.stopping import stoppable
+from logbus.pipeline.jobs.times import time_text
 from logbus.pipeline.jobs.watching import Watch
-from logbus.pipeline.lake.table import Table
+from logbus.pipeline.source.lookup import Lookup
 from logbus.pipeline.source.options import read as read_options
 
 if TYPE_CHECKING:
@@ -29,6 +33,9 @@ if TYPE_CHECKING:
 
 LAKE = "lake"
 """The role of tables."""
+
+# An event may be published a little before its window begins, if clocks differ.
+_CLOCKS_MS = 3_600_000
 
 
 def _now_ms() -> int:
@@ -42,35 +49,47 @@ class AuditOptions:
 
     :ivar source: options of ``format("logbus")``: where the monitoring events are; without a topic, ``logbus-audit``.
     :ivar tables: tables that :mod:`~logbus.pipeline.jobs.load` loads into, by the names that the report has for them.
+    :ivar topics: those to reconcile; none: all that events and tables are of.
     :ivar since_ms, until_ms: windows that begin in between, in milliseconds since 1970.
-    :ivar grace: seconds after the end of a window for which it is not judged.
+    :ivar grace: seconds after the end of a window for which it is not judged. It should be longer than a record takes
+        into the tables.
     :ivar measure: the role whose counts the others must reach.
     :ivar expected: application and topic: who must have consumed what, also if it reports nothing.
+    :ivar registry: where schemas of events in framed Avro are looked up; None: these count as unreadable.
     :raise OptionError: an option is wrong.
     """
 
     source: Mapping[str, str]
     tables: Mapping[str, str] = field(factory=dict)
+    topics: Sequence[str] = ()
     since_ms: int = 0
     until_ms: int | None = None
     grace: float = 120.0
     measure: str = PRODUCER
     expected: Sequence[tuple[str, str]] = ()
+    registry: Registry | None = None
 
     def __attrs_post_init__(self) -> None:
         given = {name.lower() for name in self.source}
         defaults = {"kafka.isolation.level": "read_committed"}
         if not given & {"subscribe", "subscribepattern", "assign"}:
             defaults["subscribe"] = AUDIT_TOPIC
+        if self.since_ms > _CLOCKS_MS and not any(name.startswith("starting") for name in given):
+            # What was published before cannot tell of later windows.
+            defaults["startingTimestamp"] = str(self.since_ms - _CLOCKS_MS)
+            defaults["startingOffsetsByTimestampStrategy"] = "latest"
         missing = {name: value for name, value in defaults.items() if name.lower() not in given}
         object.__setattr__(self, "source", {**missing, **self.source})
         read_options(self.source, streaming=False)
-        if self.grace < 0:
+        if not 0 <= self.grace < 1e11:
             raise OptionError(f"grace is {self.grace}; it takes seconds, from 0")
         if self.until_ms is not None and self.until_ms <= self.since_ms:
             raise OptionError(
-                f"the audit would end at {self.until_ms} ms since 1970, before it begins at {self.since_ms}"
+                f"the audit would end at {time_text(self.until_ms)}, before it begins at {time_text(self.since_ms)}"
             )
+        for name, url in self.tables.items():
+            if not name or not url:
+                raise OptionError(f"{name!r}={url!r} is no table: it takes a name, and a directory or URL")
 
 
 @define
@@ -80,19 +99,26 @@ class AuditReport:
 
     :ivar comparisons: by topic, window and who counted.
     :ivar doubled: rows of tables whose offset another row of the table has, by table and topic.
-    :ivar events: monitoring events that were read;  ``unreadable``: records that are none;  ``problem``: of the first.
+    :ivar unknown: sentences: why of something nothing can be told.
+    :ivar notes: what tables do not hold, and know that they do not, by table.
+    :ivar events: monitoring events that were read;  ``repeated``: how many came once more, which is nothing odd.
+    :ivar unreadable: records that are none;  ``problem``: of the first.
     """
 
     comparisons: list[Comparison] = field(factory=list)
     doubled: dict[str, dict[str, int]] = field(factory=dict)
+    unknown: list[str] = field(factory=list)
+    notes: dict[str, list[str]] = field(factory=dict)
     events: int = 0
+    repeated: int = 0
     unreadable: int = 0
     problem: str = ""
 
     @property
     def has_loss(self) -> bool:
         """Whether records are missing, or may be: what is unknown is no good news."""
-        return any(each.verdict in (Verdict.MISSING, Verdict.UNKNOWN) for each in self.comparisons)
+        bad = (Verdict.MISSING, Verdict.UNKNOWN)
+        return bool(self.unknown) or any(each.verdict in bad for each in self.comparisons)
 
     @property
     def has_duplicates(self) -> bool:
@@ -106,24 +132,9 @@ class AuditReport:
         return {
             "loss": self.has_loss,
             "duplicates": self.has_duplicates,
-            "events": self.events,
-            "unreadable": self.unreadable,
-            "problem": self.problem,
-            "doubled": self.doubled,
+            **asdict(self, recurse=False),
             "comparisons": [
-                {
-                    "topic": each.topic,
-                    "window_start": each.window_start,
-                    "window_ms": each.window_ms,
-                    "application": each.application,
-                    "role": each.role,
-                    "published": each.published,
-                    "failed": each.failed,
-                    "counted": each.counted,
-                    "missing": each.missing,
-                    "verdict": each.verdict.value,
-                }
-                for each in self.comparisons
+                {**asdict(each), "verdict": each.verdict.value, "missing": each.missing} for each in self.comparisons
             ],
         }
 
@@ -134,119 +145,121 @@ def run(
     """
     Read the events, count the tables, compare.
 
-    :raise OptionError: windows of different lengths do not fit into each other.
+    :raise PipelineError: there is no such topic with monitoring events.
+    :raise OptionError: there is no such table, or windows of different lengths do not fit into each other.
     :raise LakeError: a table is damaged.
+    :raise Stopped: it was asked to stop.
     """
     watch = watch or Watch()
-    report = AuditReport()
-    ledger = Ledger(options.measure)
-    lengths: dict[str, int] = {}
-    for event in _events(spark, options, report):
-        if ledger.add(event):
-            report.events += 1
-            for topic in event.counts:
-                lengths[topic] = max(lengths.get(topic, 1), event.window_ms)
-    watch.tell(f"{report.events} monitoring events")
-    for name, url in options.tables.items():
-        counted = count_table(spark, url, lengths)
-        report.doubled[name] = counted.doubled
-        for (topic, start), rows in counted.windows.items():
-            event = MonitoringEvent(
-                id=f"{LAKE} {name} {topic} {start}",
-                application=name,
-                host=url,
-                role=LAKE,
-                window_start=start,
-                window_ms=lengths[topic],
-                counts={topic: rows},
-            )
-            ledger.add(event)
-        watch.tell(f"{name}: {sum(counted.windows.values())} rows")
-    loaded = [(name, topic) for name, url in options.tables.items() for topic in _topics_of(spark, url)]
-    try:
-        found = ledger.compare(settled_ms=now_ms() - int(options.grace * 1000), expected=[*options.expected, *loaded])
-    except ValueError as e:
-        raise OptionError(str(e)) from e
-    until = options.until_ms
-    report.comparisons = [
-        each for each in found if each.window_start >= options.since_ms and (until is None or each.window_start < until)
-    ]
-    return report
+    with stoppable(spark, watch):
+        return _Audit(options, watch).run(spark, now_ms)
 
 
-@frozen
-class TableCount:
-    """
-    :ivar windows: rows by topic and window's beginning, those in quarantine too.
-    :ivar doubled: rows whose offset is there already, by topic.
-    """
+@define
+class _Audit:
+    options: AuditOptions
+    watch: Watch
+    report: AuditReport = field(factory=AuditReport, init=False)
+    ledger: Ledger = field(init=False)
+    lengths: dict[str, int] = field(factory=dict, init=False)
+    some_window: dict[str, int] = field(factory=dict, init=False)
+    tables: dict[str, TableCount] = field(factory=dict, init=False)
 
-    windows: Mapping[tuple[str, int], int]
-    doubled: dict[str, int]
+    def __attrs_post_init__(self) -> None:
+        self.ledger = Ledger(self.options.measure)
 
+    def run(self, spark: SparkSession, now_ms: Callable[[], int]) -> AuditReport:
+        self.read_events(spark)
+        settled_ms = now_ms() - int(self.options.grace * 1000)
+        self.compare(settled_ms)  # Windows that do not fit are known before tables are read.
+        for name, url in self.options.tables.items():
+            longest = max(self.lengths.values(), default=DEFAULT_WINDOW_MS)
+            self.tables[name] = count_table(spark, url, self.lengths, longest)
+            self.add_table(name, url, self.tables[name], longest)
+        self.report.comparisons = self.with_doubled(self.compare(settled_ms))
+        return self.report
 
-def count_table(spark: SparkSession, url: str, lengths: Mapping[str, int]) -> TableCount:
-    """
-    Count the rows of a table by topic and window of the record's time.
-
-    :param lengths: of the windows in milliseconds, by topic; other topics are not counted.
-    :raise LakeError: the table is damaged.
-    """
-    from pyspark.sql import functions as f
-
-    table = Table.at(spark, url)
-    windows: dict[tuple[str, int], int] = {}
-    doubled: dict[str, int] = {}
-    wanted = ("topic", "partition", "offset", "timestamp")
-    parts = []
-    if any(not path.startswith("_") for path in table.state.files):
-        parts.append(table.read(spark).select(*wanted))
-    if any(path.startswith("_") for path in table.state.files):
-        parts.append(table.read_quarantine(spark).select(*wanted))
-    if not parts:
-        return TableCount(windows, doubled)
-    rows = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
-    at_ms = f.unix_millis("timestamp")
-    for topic, length in lengths.items():
-        start = (at_ms - f.pmod(at_ms, f.lit(length))).alias("start")
-        here = rows.where(f.col("topic") == topic)
-        for row in here.groupBy(start).agg(f.count(f.lit(1)).alias("rows")).collect():
-            windows[topic, row["start"]] = row["rows"]
-    counts = rows.groupBy("topic").agg(
-        f.count(f.lit(1)).alias("rows"), f.count_distinct("partition", "offset").alias("offsets")
-    )
-    for row in counts.collect():
-        if row["rows"] > row["offsets"]:
-            doubled[row["topic"]] = row["rows"] - row["offsets"]
-    return TableCount(windows, doubled)
-
-
-def _topics_of(spark: SparkSession, url: str) -> list[str]:
-    return sorted(Table.at(spark, url).state.offsets)
-
-
-def _events(spark: SparkSession, options: AuditOptions, report: AuditReport) -> Any:
-    """The events, one after the other; what is none is noted in the report."""
-    rows = spark.read.format("logbus").options(**options.source).load().select("topic", "partition", "offset", "value")
-    for row in rows.toLocalIterator(prefetchPartitions=True):
+    def read_events(self, spark: SparkSession) -> None:
         try:
-            yield _decoded(row["value"])
-        except SerializationError as e:
-            report.unreadable += 1
-            report.problem = report.problem or f"{row['topic']}-{row['partition']} at offset {row['offset']}: {e}"
+            Lookup(read_options(self.options.source, streaming=False)).topics()
+        except ApiError as e:
+            raise PipelineError(f"the monitoring events cannot be read: {e}") from e
+        report, reading = self.report, EventReading(self.options.registry)
+        for event in reading.events(spark, self.options.source):
+            report.events += 1
+            if self.ledger.add(self.wanted(event)):
+                for topic in {*event.counts, *event.failed}:
+                    self.lengths[topic] = max(self.lengths.get(topic, 1), event.window_ms)
+                    self.some_window.setdefault(topic, event.window_start)
+        report.repeated = self.ledger.doubled
+        report.unreadable, report.problem = reading.unreadable, reading.problem
+        if not report.events:
+            report.unknown.append("there are no monitoring events")
+        self.watch.tell(f"{report.events} monitoring events")
 
+    def wanted(self, event: MonitoringEvent) -> MonitoringEvent:
+        """An event without the topics that are not asked for."""
+        if not self.options.topics:
+            return event
+        counts = {topic: count for topic, count in event.counts.items() if topic in self.options.topics}
+        failed = {topic: count for topic, count in event.failed.items() if topic in self.options.topics}
+        return evolve(event, counts=counts, failed=failed)
 
-def _decoded(value: bytes | bytearray | None) -> MonitoringEvent:
-    """An event in JSON, or in Avro without a frame."""
-    if not value or value[:1] == b"{":
-        return decode_event(None if value is None else bytes(value))
-    try:
-        import fastavro
-    except ImportError as e:
-        raise SerializationError("Avro needs fastavro, which is not installed: pip install 'logbus[avro]'") from e
-    try:
-        fields = fastavro.schemaless_reader(BytesIO(value), json.loads(json.dumps(AVRO_SCHEMA)), None)
-    except Exception as e:
-        # fastavro lets through whatever it stumbles over.
-        raise SerializationError(f"neither JSON nor a monitoring event in Avro: {e!r:.200}") from e
-    return event_of(fields)
+    def add_table(self, name: str, url: str, table: TableCount, longest: int) -> None:
+        """Have a table's counts beside those of the events."""
+        report = self.report
+        doubled: Counter[str] = Counter()
+        for (topic, _), more in table.doubled.items():
+            doubled[topic] += more
+        report.doubled[name] = {topic: more for topic, more in sorted(doubled.items()) if self.is_wanted(topic)}
+        report.notes[name] = list(table.notes)
+        topics = {*table.topics, *(topic for who, topic in self.options.expected if who == name)}
+        if not topics:
+            report.unknown.append(f"table {name} holds no topic yet")
+        windows: dict[str, dict[int, int]] = {topic: {} for topic in topics if self.is_wanted(topic)}
+        for topic in windows.keys() & self.some_window.keys():
+            # Where it has nothing at all, it is held against what was published nevertheless.
+            windows[topic] = {self.some_window[topic]: 0}
+        for (topic, start), count in table.windows.items():
+            if topic in windows:
+                windows[topic][start] = count
+        for topic, found in windows.items():
+            length = self.lengths.get(topic, longest)
+            for start, count in found.items():
+                self.ledger.add(
+                    MonitoringEvent(f"{LAKE} {name} {topic} {start}", name, url, LAKE, start, length, {topic: count})
+                )
+        self.watch.tell(f"{name}: {sum(table.windows.values())} records")
+
+    def is_wanted(self, topic: str) -> bool:
+        return not self.options.topics or topic in self.options.topics
+
+    def compare(self, settled_ms: int) -> list[Comparison]:
+        options = self.options
+        expected = [each for each in options.expected if each[0] not in options.tables and self.is_wanted(each[1])]
+        try:
+            found = self.ledger.compare(settled_ms=settled_ms, expected=expected)
+        except ValueError as e:
+            raise OptionError(str(e)) from e
+        until = options.until_ms
+        return [
+            each
+            for each in found
+            if each.window_start >= options.since_ms and (until is None or each.window_start < until)
+        ]
+
+    def with_doubled(self, found: list[Comparison]) -> list[Comparison]:
+        """A table that has all of a window, and some of it twice, is not complete."""
+        doubled: Counter[tuple[str, str, int]] = Counter()
+        fit = found[0].window_ms if found else 1
+        for name, table in self.tables.items():
+            for (topic, start), more in table.doubled.items():
+                doubled[name, topic, start - start % fit] += more
+        return [
+            evolve(each, counted=each.counted + more, verdict=Verdict.DUPLICATED)
+            if each.role == LAKE
+            and each.verdict is Verdict.COMPLETE
+            and (more := doubled[each.application, each.topic, each.window_start])
+            else each
+            for each in found
+        ]

@@ -1,0 +1,121 @@
+"""Monitoring events out of their topic, in whichever coding they are: JSON, Avro, or Avro behind a schema's id."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import cache
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from logbus.client.audit_events import AVRO_SCHEMA, MonitoringEvent, decode_event, event_of
+from logbus.client.serializers import SerializationError
+from logbus.pipeline.jobs.registry import NoSuchSchema, Registry
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FRAMED = 0
+_FRAME = 5
+_SCHEMAS = 1000
+
+
+@define
+class EventReading:
+    """
+    Reads events; what is none is only counted.
+
+    :param registry: where schemas of framed events are looked up; None: these cannot be read.
+    :ivar unreadable: records that are no events;  ``problem``: where the first is, and what is wrong with it.
+    """
+
+    registry: Registry | None = None
+    unreadable: int = 0
+    problem: str = ""
+    _schemas: dict[int, Any] = field(factory=dict, init=False)
+
+    def events(self, spark: SparkSession, source: Mapping[str, str]) -> Iterator[MonitoringEvent]:
+        """
+        The events of a topic, one after the other.
+
+        :param source: options of ``format("logbus")``.
+        :raise RegistryFailed: the registry does not answer.
+        """
+        rows = spark.read.format("logbus").options(**source).load().select("topic", "partition", "offset", "value")
+        for row in rows.toLocalIterator(prefetchPartitions=True):
+            try:
+                yield self.event(None if row["value"] is None else bytes(row["value"]))
+            except SerializationError as e:
+                self.unreadable += 1
+                self.problem = self.problem or f"{row['topic']}-{row['partition']} at offset {row['offset']}: {e}"
+
+    def event(self, value: bytes | None) -> MonitoringEvent:
+        """
+        Read one: the first byte says which coding it is.
+
+        :raise SerializationError: it is none.
+        :raise RegistryFailed: the registry does not answer.
+        """
+        if not value or value.lstrip()[:1] == b"{":
+            return decode_event(value)
+        if value[0] != _FRAMED:
+            return event_of(_avro(value, _parsed(), None))
+        if len(value) < _FRAME:
+            raise SerializationError(f"{len(value)} bytes are no framed value")
+        return event_of(_avro(value[_FRAME:], self._schema(int.from_bytes(value[1:_FRAME])), _parsed()))
+
+    def _schema(self, number: int) -> Any:
+        if self.registry is None:
+            raise SerializationError(
+                f"a monitoring event in Avro with the schema {number} of a schema registry: say where the registry is"
+            )
+        if number not in self._schemas:
+            if len(self._schemas) >= _SCHEMAS:
+                self._schemas.clear()
+            # One that is none is remembered, too: there may be many events of it.
+            self._schemas[number] = _looked_up(self.registry, number)
+        found = self._schemas[number]
+        if isinstance(found, SerializationError):
+            raise found
+        return found
+
+
+def _looked_up(registry: Registry, number: int) -> Any:
+    """A schema, or the error that it is none."""
+    parse = _fastavro().parse_schema
+    try:
+        text = registry.schema(number)
+    except NoSuchSchema as e:
+        return SerializationError(f"the registry has no schema {number}: {e}")
+    try:
+        return parse(json.loads(text))
+    except Exception as e:
+        # fastavro lets through whatever it stumbles over.
+        return SerializationError(f"schema {number} of the registry is not Avro: {e!r:.200}")
+
+
+def _fastavro() -> Any:
+    try:
+        import fastavro
+    except ImportError as e:
+        raise SerializationError("Avro needs fastavro, which is not installed: pip install 'logbus[avro]'") from e
+    return fastavro
+
+
+@cache
+def _parsed() -> Any:
+    return _fastavro().parse_schema(dict(AVRO_SCHEMA))
+
+
+def _avro(data: bytes, writer: Any, reader: Any) -> Any:
+    read, reading = _fastavro().schemaless_reader, BytesIO(data)
+    try:
+        fields = read(reading, writer, reader)
+    except Exception as e:
+        # fastavro lets through whatever it stumbles over.
+        raise SerializationError(f"neither JSON nor a monitoring event in Avro: {e!r:.200}") from e
+    if reading.tell() != len(data):
+        raise SerializationError(f"{len(data) - reading.tell()} bytes follow a monitoring event in Avro")
+    return fields

@@ -1,0 +1,135 @@
+"""
+How many records of a topic and window a table has.
+
+A row whose offset another row has counts by itself: else a record that is there twice would make up for one that is
+lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from attrs import field, frozen
+
+from logbus.pipeline.errors import OptionError
+from logbus.pipeline.lake.manifest import State
+from logbus.pipeline.lake.table import QUARANTINE, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_WANTED = ("topic", "partition", "offset", "timestamp")
+_ATTEMPTS = 5
+_MOST_NOTES = 10
+
+Place = tuple[str, int]
+"""A topic and the beginning of a window, in milliseconds since 1970."""
+
+
+@frozen
+class TableCount:
+    """
+    What a table has.
+
+    :ivar topics: of which it has loaded anything.
+    :ivar windows: records, by topic and window; those in quarantine, too.
+    :ivar doubled: rows whose offset another row has, by the same.
+    :ivar notes: sentences on what it does not hold, and knows that it does not.
+    """
+
+    topics: tuple[str, ...] = ()
+    windows: Mapping[Place, int] = field(factory=dict)
+    doubled: Mapping[Place, int] = field(factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def count_table(spark: SparkSession, url: str, lengths: Mapping[str, int], length: int) -> TableCount:
+    """
+    Count the records of a table by topic and window of the record's time.
+
+    :param lengths: of the windows in milliseconds, by topic;  ``length``: of all others.
+    :raise OptionError: there is no table, or none that topics are loaded into.
+    :raise LakeError: it is damaged.
+    """
+    from pyspark.errors import PySparkException
+
+    table = Table.at(spark, url)
+    if not table.state.number:
+        raise OptionError(f"there is no table at {table.files.url}")
+    for attempt in range(_ATTEMPTS):
+        before = table.state.number
+        try:
+            return _counted(spark, table, lengths, length)
+        except PySparkException:
+            # A compaction may have taken files away that we were about to read.
+            if attempt == _ATTEMPTS - 1 or table.refresh().number == before:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _counted(spark: SparkSession, table: Table, lengths: Mapping[str, int], length: int) -> TableCount:
+    from pyspark.sql import functions as f
+
+    windows: dict[Place, int] = {}
+    doubled: dict[Place, int] = {}
+    rows = _rows(spark, table)
+    if rows is None:
+        return TableCount(_topics(table.state), notes=notes_of(table.state))
+    # Records without a time count as of 1970, as for those who count them elsewhere.
+    at_ms = f.greatest(f.unix_millis("timestamp"), f.lit(0))
+    window: Column = f.lit(length)
+    for each in sorted(set(lengths.values()) - {length}):
+        here = f.col("topic").isin([topic for topic, other in lengths.items() if other == each])
+        window = f.when(here, f.lit(each)).otherwise(window)
+    places = rows.groupBy("topic", (at_ms - at_ms % window).alias("start"), "partition", "offset")
+    counts = (
+        places.agg((f.count(f.lit(1)) - 1).alias("more"))
+        .groupBy("topic", "start")
+        .agg(f.count(f.lit(1)).alias("records"), f.sum("more").alias("more"))
+    )
+    for row in counts.collect():
+        windows[row["topic"], row["start"]] = row["records"]
+        if row["more"]:
+            doubled[row["topic"], row["start"]] = row["more"]
+    return TableCount(_topics(table.state), windows, doubled, notes_of(table.state))
+
+
+def _rows(spark: SparkSession, table: Table) -> DataFrame | None:
+    found = []
+    if any(not path.startswith(QUARANTINE) for path in table.state.files):
+        found.append(table.read(spark))
+    if any(path.startswith(QUARANTINE) for path in table.state.files):
+        found.append(table.read_quarantine(spark))
+    for rows in found:
+        if missing := [name for name in _WANTED if name not in rows.columns]:
+            raise OptionError(
+                f"{table.files.url} has no column {missing[0]!r}: tables that topics are loaded into can be audited, "
+                "and no others"
+            )
+    if not found:
+        return None
+    some = [rows.select(*_WANTED) for rows in found]
+    return some[0] if len(some) == 1 else some[0].unionByName(some[1])
+
+
+def _topics(state: State) -> tuple[str, ...]:
+    return tuple(sorted(state.offsets))
+
+
+def notes_of(state: State) -> tuple[str, ...]:
+    """What a table does not hold of its topics, as its commits say: what was not asked for, and what was lost. Pure."""
+    notes = []
+    for topic, held in sorted(state.offsets.items()):
+        lost = state.lost.get(topic)
+        for partition, offsets in sorted(held.partitions.items()):
+            gone = lost.partitions.get(partition) if lost is not None else None
+            if offsets.start:
+                notes.append(f"{topic}-{partition}: it begins at offset {offsets.start}")
+            for (_, end), (start, _) in zip(offsets.ranges, offsets.ranges[1:], strict=False):
+                notes.append(f"{topic}-{partition}: offsets {end} to {start - 1} are not loaded")
+            if gone:
+                notes.append(f"{topic}-{partition}: {len(gone)} offsets were gone before they could be loaded")
+    if len(notes) > _MOST_NOTES:
+        return (*notes[:_MOST_NOTES], f"and {len(notes) - _MOST_NOTES} more of this kind")
+    return tuple(notes)
