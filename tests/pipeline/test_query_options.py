@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 from unittest import TestCase
 
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.errors import StreamingQueryException
 
 from logbus.cli.pipeline import pipeline
-from logbus.pipeline.errors import OptionError, gist
+from logbus.pipeline.errors import OptionError, PipelineError, gist
 from logbus.pipeline.jobs.durations import MOST, micros, spelled
 from logbus.pipeline.jobs.events import Stream
 from logbus.pipeline.jobs.joins import JoinOptions, TableTopic
 from logbus.pipeline.jobs.outputs import ToTopic
-from logbus.pipeline.jobs.streaming import Running
+from logbus.pipeline.jobs.streaming import Running, StreamReport, run_writer
+from logbus.pipeline.jobs.watching import Watch
 from logbus.pipeline.jobs.windows import Session, Sliding, Tumbling, WindowsOptions
 
 UNITS = {"second": 10**6, "minute": 60 * 10**6, "hour": 3600 * 10**6, "day": 86400 * 10**6}
@@ -195,6 +197,50 @@ class CommandTests(TestCase):
         self.refused("--payload avro needs --registry", *one, "--payload", "avro")
         registry = ("--payload", "avro", "--registry", "http://127.0.0.1:8080/registry")
         self.refused("of several topics --payload avro needs --schema or --subject", *one, "more", *registry)
+
+
+class StartTests(TestCase):
+    """A query that Spark starts, or does not."""
+
+    def ends(self, *says: str, failures: Sequence[str] = ()) -> int:
+        """How often a query is started that ends with these words one after the other, and then as it should."""
+        left = list(says)
+        starts = 0
+
+        class Started:
+            recentProgress = ()
+
+            def awaitTermination(self, seconds: float) -> bool:
+                if left:
+                    raise StreamingQueryException(message=left.pop(0))
+                return True
+
+            def stop(self) -> None:
+                """It has ended."""
+
+        class Writer:
+            def start(self) -> Started:
+                nonlocal starts
+                starts += 1
+                return Started()
+
+        run_writer(cast(Any, Writer()), StreamReport(), Watch(), failures)
+        return starts
+
+    def test_a_machine_that_is_busy(self) -> None:
+        """Spark gives up soon on a Python process; it is started again, and not for ever."""
+        slow = "[STREAM_FAILED] Python worker failed to connect back."
+        self.assertEqual(self.ends(), 1)
+        self.assertEqual(self.ends(slow, slow), 3)
+        with self.assertRaisesRegex(PipelineError, "failed to connect back"):
+            self.ends(*[slow] * 5)
+
+    def test_other_failures(self) -> None:
+        """They are told at once, as the batch that failed says it."""
+        with self.assertRaisesRegex(PipelineError, "^the first line$"):
+            self.ends("the first line\nand more")
+        with self.assertRaisesRegex(PipelineError, "^batch 3: the disk is full$"):
+            self.ends("[STREAM_FAILED] long words", failures=["batch 3: the disk is full"])
 
 
 class GistTests(TestCase):

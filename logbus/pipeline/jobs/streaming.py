@@ -16,12 +16,17 @@ from logbus.pipeline.lake.files import files_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 NOTE = "logbus.json"
 """In a checkpoint: what the query is, so that no other goes on from there."""
 
 _LOOK = 0.5
 """Seconds between looks at a query that runs."""
+
+_STARTS = 5
+_IMPATIENT = "failed to connect back"
+"""Spark gives a Python process ten seconds to start, however busy the machine is."""
 
 _ASKED_TO_STOP = "this batch was not begun, since the job is asked to stop"
 
@@ -104,8 +109,6 @@ def run_query(
     :raise OptionError: an output lacks a column, or the checkpoint is of another query.
     :raise PipelineError: the query failed; nothing is lost, and the next run goes on.
     """
-    from pyspark.errors import PySparkException
-
     if not outputs:
         raise OptionError("a query needs an output: a topic or a table")
     _note(spark, query, running.checkpoint)
@@ -138,22 +141,39 @@ def run_query(
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=f"{round(running.every * 1000)} milliseconds")
-    try:
-        started = writer.start()
-        try:
-            while not started.awaitTermination(_LOOK):  # type: ignore[arg-type]
-                _count(report, started.recentProgress, watch)
-                if watch.is_stopping and not started.status["isTriggerActive"]:
-                    break
-        finally:
-            started.stop()
-            _count(report, started.recentProgress, watch)
-    except PySparkException as e:
-        if _ASKED_TO_STOP not in str(e):
-            raise PipelineError(failures[-1] if failures else gist(str(e))) from e
+    run_writer(writer, report, watch, failures)
     report.stopped = watch.is_stopping
     report.seconds = round(time.monotonic() - began, 3)
     return report
+
+
+def run_writer(writer: DataStreamWriter, report: StreamReport, watch: Watch, failures: Sequence[str]) -> None:
+    """
+    Start a query, and again where Spark had too little patience, and wait for its end.
+
+    :param failures: what batches have said of themselves.
+    :raise PipelineError: the query failed.
+    """
+    from pyspark.errors import PySparkException
+
+    for left in reversed(range(_STARTS)):
+        try:
+            started = writer.start()
+            try:
+                while not started.awaitTermination(_LOOK):  # type: ignore[arg-type]
+                    _count(report, started.recentProgress, watch)
+                    if watch.is_stopping and not started.status["isTriggerActive"]:
+                        break
+            finally:
+                started.stop()
+                _count(report, started.recentProgress, watch)
+            return
+        except PySparkException as e:
+            if _ASKED_TO_STOP in str(e):
+                return
+            if _IMPATIENT not in str(e) or failures or not left:
+                raise PipelineError(failures[-1] if failures else gist(str(e))) from e
+            watch.tell("a Python process did not start in time; once more")
 
 
 def _note(spark: SparkSession, query: Query, checkpoint: str) -> None:
