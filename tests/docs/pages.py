@@ -3,6 +3,7 @@ The examples of a page: what of it is a command, what is a file, and what should
 
 ``.. code-block:: console`` holds commands behind ``$`` and, below each, what it prints; ``...`` stands for anything.
 A block of another language with a ``:caption:`` is a file of that name; a ``python`` block without one is run as it is.
+``pycon`` blocks hold what is typed behind ``>>>``, and what is printed then; all of a page are one session.
 A comment before a block says what is special about it, invisible to the reader:
 
 * ``.. example: background``: it is left running, once it has printed what is shown;

@@ -94,6 +94,8 @@ class Session:
             "LANG": "C.UTF-8",
             "PATH": f"{tools}:{here}:/usr/local/bin:/usr/bin:/bin",
             "PYTHONUNBUFFERED": "1",
+            # Spark would look for an address of the machine, and there may be no network.
+            "SPARK_LOCAL_IP": "127.0.0.1",
         }
         self._shell = subprocess.Popen(
             ["bash", "--norc"],
@@ -107,6 +109,7 @@ class Session:
         )
         self._behind: list[int] = []
         self._number = 0
+        self._has_notebook = False
 
     def __enter__(self) -> Session:
         return self
@@ -144,6 +147,8 @@ class Session:
             script = self.where / f".example{self._number}.py"
             script.write_text(example.body)
             self._run(f"python {script}", None, example, fails=False)
+        elif example.language == "pycon":
+            self._type(example)
         elif example.language == "console":
             if example.how == "stops":
                 self.stop()
@@ -154,6 +159,24 @@ class Session:
                 else:
                     fails = example.how == "fails" and command is commands[-1]
                     self._run(command.line, command.output, example, fails=fails)
+
+    def _type(self, example: Example) -> None:
+        """Type an example into the notebook."""
+        pipes = self.where / ".notebook"
+        if not self._has_notebook:
+            pipes.mkdir()
+            for name in ("cells", "results"):
+                os.mkfifo(pipes / name)
+            command = (
+                f"setsid python {ROOT}/tests/docs/notebook.py {pipes} >{self.where}/.output-notebook 2>&1 & echo $!"
+            )
+            self._behind.append(int(self.shell(command)[1].split()[-1]))
+            self._has_notebook = True
+        cell = self.where / ".cell"
+        cell.write_text(example.body)
+        _, wrong = self.shell(f"cat {cell} >{pipes}/cells; cat {pipes}/results")
+        if wrong:
+            raise Unexpected(f"line {example.line}: {wrong}{self._logs()}")
 
     def stop(self) -> None:
         """Ctrl-C in the other terminals."""

@@ -21,7 +21,9 @@ WITH_EXAMPLES = [
     for page in PAGES
     if "newsfragments" not in page.parts
     and "_build" not in page.parts
-    and any(example.how != "skip" and example.language in ("console", "python") for example in examples_of(page))
+    and any(
+        example.how != "skip" and example.language in ("console", "python", "pycon") for example in examples_of(page)
+    )
 ]
 ISOLATED = has_own_network()
 
