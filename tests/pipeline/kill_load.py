@@ -118,7 +118,7 @@ class Topic:
 
         number = 0
         while not self._stopping.wait(0.1):
-            for _ in range(100):
+            for _ in range(20):
                 value = b"{" if number % 7 else b"no "
                 producer.produce(self.name, value + b'"number": %d}' % number, on_delivery=told)
                 number += 1

@@ -60,16 +60,14 @@ def main(asked: dict[str, Any]) -> None:
     source = {"kafka.bootstrap.servers": asked["bootstrap"], "subscribe": asked["topic"]}
     payload = JsonPayload(schema="number INT")
 
-    def load(**more: Any) -> None:
-        run(
-            spark,
-            LoadOptions(source=source, table=asked["table"], payload=payload, batch_offsets=400, compact=3, **more),
-            watch,
+    def load(batch_offsets: int, follow: float | None, watch: Watch) -> None:
+        options = LoadOptions(
+            source=source, table=asked["table"], payload=payload, batch_offsets=batch_offsets, compact=3, follow=follow
         )
+        run(spark, options, watch)
 
-    load(follow=0.05)
-    watch = Watch(watch.tell)
-    load()
+    load(400, 0.05, watch)
+    load(1_000_000, None, Watch(watch.tell))  # What is left may be much.
     rows = spark.read.parquet(asked["table"]).select("partition", "offset")
     print("found", rows.count(), rows.distinct().count(), flush=True)
     spark.stop()
