@@ -32,15 +32,17 @@ def stoppable(spark: SparkSession, watch: Watch) -> Iterator[None]:
     from pyspark.errors import PySparkException
 
     tag = f"logbus-{uuid.uuid4().hex}"
+    context = spark.sparkContext
     over = threading.Event()
 
     def look() -> None:
         while not over.wait(_LOOK):
             if watch.is_stopping:
-                # Again and again: a job may begin just behind the first time.
-                spark.interruptTag(tag)
+                # Again and again: a job may begin just behind the first time. The tag is one of the context's: a
+                # session finds its own only in the thread that gave them.
+                context.cancelJobsWithTag(tag)
 
-    spark.addTag(tag)
+    context.addJobTag(tag)
     looking = threading.Thread(target=look, name="stopping", daemon=True)
     looking.start()
     try:
@@ -52,6 +54,6 @@ def stoppable(spark: SparkSession, watch: Watch) -> Iterator[None]:
     finally:
         over.set()
         looking.join()
-        spark.removeTag(tag)
+        context.removeJobTag(tag)
     if watch.is_stopping:
         raise Stopped("stopped before it was done: there is nothing to report")
