@@ -72,13 +72,18 @@ def session(name: str, *, master: str | None = None, settings: Mapping[str, str]
     check_java()
     # Spark's workers are started as 'python3' unless told otherwise, which may be one without logbus.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(name).config("spark.sql.session.timeZone", "UTC")
-    for key, value in (settings or {}).items():
+    given = dict(settings or {})
+    if master is None and "spark.master" not in given and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        master = "local[*]"
+    defaults = {"spark.sql.session.timeZone": "UTC"}
+    if master is not None and master.startswith("local["):
+        # Spark's own default is for clusters: here 200 tasks of next to nothing each would be what takes the time.
+        defaults["spark.sql.shuffle.partitions"] = "8"
+    builder = SparkSession.builder.appName(name)
+    for key, value in {**defaults, **given}.items():
         builder = builder.config(key, value)
     if master is not None:
         builder = builder.master(master)
-    elif "spark.master" not in (settings or {}) and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        builder = builder.master("local[*]")
     spark = builder.getOrCreate()
     register(spark)
     return spark
