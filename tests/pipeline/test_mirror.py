@@ -288,6 +288,8 @@ def test_the_command_ends_with_1_where_sides_differ(broker: Broker, copy: Broker
     _write(copy, topic, [_record(1)])
     command = [sys.executable, "-c", "from logbus.cli import main; main()", "pipeline", "mirror-check", topic]
     command += [
+        "-b",
+        broker.bootstrap,
         "--mirror",
         copy.bootstrap,
         "--master",
@@ -300,6 +302,7 @@ def test_the_command_ends_with_1_where_sides_differ(broker: Broker, copy: Broker
         command += ["--spark", f"{key}={value}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 1, done.stderr
+    assert done.stdout, done.stderr
     assert [line.split() for line in done.stdout.splitlines()[:2]] == [
         ["topic", "source", "mirror", "missing", "extra"],
         [topic, "2", "1", "1", "0"],
