@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -122,9 +121,10 @@ def audit(
 
 
 def _row(each: Comparison) -> list[object]:
-    start = datetime.fromtimestamp(each.window_start / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    who = [each.application, each.role]
-    return [each.topic, start, *who, each.published, each.counted, each.missing, each.failed, each.verdict.value]
+    from logbus.pipeline.jobs.times import time_text
+
+    who = [each.topic, time_text(each.window_start), each.application, each.role]
+    return [*who, each.published, each.counted, each.missing, each.failed, each.verdict.value]
 
 
 def _as_json(each: Comparison) -> dict[str, object]:

@@ -157,6 +157,15 @@ class AuditTests(SynchronousTestCase):
         self.assertIn("no monitoring event (1 of the records); the first: mixed-", result.err)
         self.assertIn("complete", result.out)
 
+    def test_a_window_of_no_year(self) -> None:
+        """
+        A beginning that no calendar has is shown as its number.
+        """
+        late = {"window_start": 600_000 * 10**12}
+        self.publish("late", event("producer", 5, **late), event("consumer", 5, application="loader", **late))
+        result = self.audit("late", "--grace", "0")
+        self.assertIn(f"{600_000 * 10**12} ms", result.out)
+
     def test_windows_that_do_not_fit(self) -> None:
         """
         They cannot be compared, and that is said.
