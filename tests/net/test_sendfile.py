@@ -57,8 +57,9 @@ class OutboxTests(SynchronousTestCase):
             self.outbox.flush(self.near)
             full += bool(self.outbox.unsent)
             # What the kernel took may be on its way for a moment.
-            readable, _, _ = select.select([self.far], [], [], 10)
-            self.assertTrue(readable, "nothing arrives")
+            readable = select.poll()
+            readable.register(self.far, select.POLLIN)
+            self.assertTrue(readable.poll(10_000), "nothing arrives")
             received += self.take(20_000)
         received += self.take()
         return bytes(received), full

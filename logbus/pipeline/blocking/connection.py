@@ -167,7 +167,10 @@ class Connection:
         if not self.usable or self._names:
             return False
         try:
-            return not select.select([self._socket], [], [], 0)[0]
+            # Not select(): it knows no descriptors from 1024 on.
+            looked = select.poll()
+            looked.register(self._socket, select.POLLIN)
+            return not looked.poll(0)
         except (OSError, ValueError):
             return False
 
