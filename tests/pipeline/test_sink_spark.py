@@ -74,7 +74,7 @@ def test_topics_and_times_of_rows(spark: SparkSession, broker: Broker) -> None:
     """Columns say where rows go, and when they were; what no record has is passed over."""
     for topic in ("left", "right"):
         create_topic(broker.bootstrap, topic, 1)
-    rows = spark.range(10).selectExpr(
+    rows = spark.range(0, 10, 1, 1).selectExpr(  # one task: of several, none waits for another
         "cast(id as string) as value",
         "if(id % 2 = 0, 'left', 'right') as topic",
         "timestamp_millis(1600000000000 + id) as timestamp",
