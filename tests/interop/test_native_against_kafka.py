@@ -182,6 +182,9 @@ async def group(cluster: Cluster, topic: str, **options: Any) -> None:
     assert not isinstance(described, ApiError)
     assert described.state == "Stable"
     assert sorted(each for member in described.members for each in member.assignment) == sorted(places)
+    # What was handed out last is done, and so committed at the end, when more is asked for.
+    for consumer in (one, two):
+        assert await consumer.poll(0.05) == {}
     await two.close()
     while one.assignment != places:
         assert time.monotonic() < deadline + 20, f"only {one.assignment}"
