@@ -38,7 +38,7 @@ from logbus.testing.broker import TEST_CONFIG, Broker, _Runner, local_listener
 from logbus.testing.links import EVERYBODY, Network, Way
 from logbus.testing.process import BrokerFailed, BrokerProcess
 from logbus.testing.treeview import NotInTime, TreeView
-from logbus.testing.zookeeper import ZooKeeper
+from logbus.testing.zookeeper import ZooKeeper, ZooKeeperFailed
 
 T = TypeVar("T")
 
@@ -92,9 +92,17 @@ class ClusterBroker(Broker):
 
         :raise BrokerFailed: it has none.
         """
-        if self._session is None:
-            raise BrokerFailed(f"broker {self.id} has no session with ZooKeeper")
-        self._cluster.zookeeper.expire(*self._session)
+        until = time.monotonic() + self.timeout
+        while (session := self._session) is not None:
+            try:
+                return self._cluster.zookeeper.expire(*session)
+            except ZooKeeperFailed:
+                # That one had ended already; the broker makes another.
+                while self._session == session:
+                    if time.monotonic() > until:
+                        raise
+                    time.sleep(0.02)
+        raise BrokerFailed(f"broker {self.id} has no session with ZooKeeper")
 
     @property
     def epoch(self) -> int:
