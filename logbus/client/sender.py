@@ -33,8 +33,8 @@ _PRODUCE = 0
 _MOST_REQUESTS = 5
 _EARLY = 0.0012
 """
-Seconds by which batches linger less: a reactor waits for whole milliseconds, rounded up, and serves a timer a turn after
-that; so this is what a record waits longer than its timer says, and with it no longer than it was asked to.
+Seconds by which batches linger less: a reactor waits for whole milliseconds, rounded up, and serves a timer a turn
+after that; so this is what a record waits longer than its timer says, and with it no longer than it was asked to.
 """
 _LEADER_SHARE = 0.9
 """Of the time for a request the leader may use so much: it says itself that time is up, and keeps the connection."""
