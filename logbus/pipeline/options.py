@@ -6,8 +6,9 @@ Spark tells names apart without regard to case, and so does this. Values are tri
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -160,3 +161,42 @@ class Table:
             found = lowered.get(prefix + name)
             values[option.name] = option.default if found is None else option.read(found[1], found[0])
         return values
+
+
+def check_names(
+    given: Iterable[str],
+    table: Table,
+    kafka: Sequence[Table],
+    *,
+    prefix: str,
+    refused: Mapping[str, str],
+    no_effect: Collection[str],
+    passed_over: Collection[str] = (),
+) -> None:
+    """
+    See that all names of options mean something.
+
+    :param table: those without a prefix;  ``kafka``: those with one.
+    :param refused: why some of the latter cannot be used, by name without prefix.
+    :param no_effect: those of the latter that are taken all the same.
+    :param passed_over: lower-case names without a prefix that are somebody else's.
+    :raises OptionError: one means nothing, with those that are spelled alike, or is refused.
+    """
+    spelled = {each.name.lower(): each.name for each in table}
+    spelled |= {(prefix + each.name).lower(): prefix + each.name for one in kafka for each in one}
+    for name in given:
+        lower = name.lower()
+        bare = lower.removeprefix(prefix)
+        if lower.startswith(prefix):
+            if bare in refused:
+                raise OptionError(f"option {name!r} cannot be used: {refused[bare]}")
+            if bare in no_effect or any(bare in one for one in kafka):
+                continue
+        elif name in table or lower in passed_over:
+            continue
+        near = difflib.get_close_matches(lower, spelled, 3, 0.6)
+        if near:
+            hint = f"did you mean {' or '.join(spelled[each] for each in near)}?"
+        else:
+            hint = f"there are {', '.join(each.name for each in table)}"
+        raise OptionError(f"option {name!r} is not known; {hint}")

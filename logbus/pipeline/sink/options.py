@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +13,7 @@ from logbus.pipeline.blocking.producing import Delivery
 from logbus.pipeline.blocking.settings import TABLE as CONNECTION
 from logbus.pipeline.blocking.settings import Settings
 from logbus.pipeline.errors import OptionError
-from logbus.pipeline.options import Kind, Option, Table, boolean, integer, milliseconds, one_of
+from logbus.pipeline.options import Kind, Option, Table, boolean, check_names, integer, milliseconds, one_of
 from logbus.records.compression import Codec, codec_named
 
 _PREFIX = "kafka."
@@ -244,7 +243,15 @@ def read(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     :param given: names in any case.
     :raises OptionError: names the first that is wrong, and what it takes.
     """
-    _check_names(given)
+    check_names(
+        given,
+        TABLE,
+        [CONNECTION, PRODUCING],
+        prefix=_PREFIX,
+        refused=REFUSED,
+        no_effect=NO_EFFECT,
+        passed_over=SPARKS_OWN,
+    )
     values = TABLE.read(given)
     settings = Settings.from_options(given, _PREFIX)
     kafka = PRODUCING.read(given, _PREFIX)
@@ -297,23 +304,3 @@ def _check_versions(values: Mapping[str, Any], *, exactly_once: bool, streaming:
         raise OptionError(f"option {names[0]!r} needs the option 'deliveryGuarantee' to be {EXACTLY_ONCE}")
     if len(names) == 1:
         raise OptionError("options 'txnAppId' and 'txnVersion' go together; one is missing")
-
-
-def _check_names(given: Mapping[str, str]) -> None:
-    ours = [each.name for each in TABLE]
-    kafka = [_PREFIX + each.name for table in (CONNECTION, PRODUCING) for each in table]
-    spelled = {each.lower(): each for each in [*ours, *kafka]}
-    for name in given:
-        bare = name.lower().removeprefix(_PREFIX)
-        if name.lower().startswith(_PREFIX):
-            if bare in REFUSED:
-                raise OptionError(f"option {name!r} cannot be used: {REFUSED[bare]}")
-            if bare in CONNECTION or bare in PRODUCING or bare in NO_EFFECT:
-                continue
-        elif name in TABLE or name.lower() in SPARKS_OWN:
-            continue
-        near = difflib.get_close_matches(name.lower(), spelled, 3, 0.6)
-        hint = (
-            f"did you mean {' or '.join(spelled[each] for each in near)}?" if near else f"there are {', '.join(ours)}"
-        )
-        raise OptionError(f"option {name!r} is not known; {hint}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +13,18 @@ from logbus.pipeline.blocking.ahead import FetchOptions
 from logbus.pipeline.blocking.settings import TABLE as CONNECTION
 from logbus.pipeline.blocking.settings import Settings
 from logbus.pipeline.errors import OptionError
-from logbus.pipeline.options import Kind, Option, Table, boolean, duration, integer, milliseconds, one_of, text
+from logbus.pipeline.options import (
+    Kind,
+    Option,
+    Table,
+    boolean,
+    check_names,
+    duration,
+    integer,
+    milliseconds,
+    one_of,
+    text,
+)
 from logbus.pipeline.source.positions import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, Everywhere, Position
 from logbus.pipeline.source.spelling import named, read_offsets, read_partitions
 
@@ -264,7 +274,7 @@ def read(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     :param given: names in any case.
     :raises OptionError: names the first that is wrong, and what it takes.
     """
-    _check_names(given)
+    check_names(given, TABLE, [CONNECTION, FETCHING], prefix=_PREFIX, refused=REFUSED, no_effect=NO_EFFECT)
     values = TABLE.read(given)
     settings = Settings.from_options(given, _PREFIX)
     fetching = FETCHING.read(given, _PREFIX)
@@ -312,26 +322,6 @@ def include_headers(given: Mapping[str, str]) -> bool:
     return bool(
         TABLE.read({name: value for name, value in given.items() if name.lower() == "includeheaders"})["includeHeaders"]
     )
-
-
-def _check_names(given: Mapping[str, str]) -> None:
-    ours = [each.name for each in TABLE]
-    kafka = [_PREFIX + each.name for table in (CONNECTION, FETCHING) for each in table]
-    for name in given:
-        bare = name.lower().removeprefix(_PREFIX)
-        if name.lower().startswith(_PREFIX):
-            if bare in REFUSED:
-                raise OptionError(f"option {name!r} cannot be used: {REFUSED[bare]}")
-            if bare in CONNECTION or bare in FETCHING or bare in NO_EFFECT:
-                continue
-        elif name in TABLE:
-            continue
-        near = difflib.get_close_matches(name.lower(), {each.lower(): each for each in [*ours, *kafka]}, 3, 0.6)
-        spelled = {each.lower(): each for each in [*ours, *kafka]}
-        hint = (
-            f"did you mean {' or '.join(spelled[each] for each in near)}?" if near else f"there are {', '.join(ours)}"
-        )
-        raise OptionError(f"option {name!r} is not known; {hint}")
 
 
 def _selection(values: Mapping[str, Any]) -> Selection:
