@@ -199,7 +199,7 @@ class _Lines:
         from twisted.internet.defer import Deferred
 
         while not self._ended:
-            arrived: Deferred[bytes] = Deferred(lambda _: self._reactor.removeReader(self))
+            arrived: Deferred[bytes] = Deferred(self._cancelled)
             self._waiting = arrived
             self._reactor.addReader(self)
             data = await arrived
@@ -215,6 +215,10 @@ class _Lines:
             self._rest = [tail] if tail else []
             return lines
         return None
+
+    def _cancelled(self, _: object) -> None:
+        self._waiting = None
+        self._reactor.removeReader(self)
 
     def stop(self) -> None:
         """Read no more; who waits is told that this is the end."""

@@ -287,6 +287,8 @@ class WithBrokerTests(SynchronousTestCase):
         while unread(sending.stdin.fileno()) and time.monotonic() < deadline:
             time.sleep(0.01)
         sending.send_signal(signal.SIGINT)
+        # Its standard input stays open until it has ended: the end of the input would end it as well.
+        sending.wait(PATIENCE)
         _, err = sending.communicate(timeout=PATIENCE)
         self.assertEqual((sending.returncode, err), (-signal.SIGINT, b""))
         self.assertEqual(self.run_ok("consume", "interrupted", "--from-beginning", "-e"), "kept\n")
