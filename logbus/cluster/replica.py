@@ -182,17 +182,23 @@ class Replica:
         return appended
 
     def append_together(
-        self, batches: Sequence[Buffer], now_ms: int, zstd_allowed: bool = True, all_in_sync: bool = False
+        self,
+        batches: Sequence[Buffer],
+        now_ms: int,
+        zstd_allowed: bool = True,
+        all_in_sync: bool = False,
+        in_transaction: bool = False,
     ) -> AppendedTogether | None:
         """
         Write several batches at once, as the leader; arguments as of :meth:`append`.
 
+        :param in_transaction: they go on with a transaction that is open here; otherwise they belong to none.
         :return: None: at least one must be looked at by itself, and none was written.
         """
         partition, log = self.partition, self.log
         if not partition.is_leader or partition.in_doubt or (all_in_sync and not partition.has_enough_replicas):
             return None
-        appended = append_together(log, batches, partition.leader_epoch, now_ms, zstd_allowed)
+        appended = append_together(log, batches, partition.leader_epoch, now_ms, zstd_allowed, in_transaction)
         if appended is not None and partition.grown(log.log_end_offset) and self.watchers:
             self._tell(appended.size)
         if appended is not None and self.log_watchers:

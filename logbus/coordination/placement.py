@@ -7,10 +7,12 @@ The choice is Kafka's: clients never compute it, but tools do, and a topic writt
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 
 _MIN_INT = -(1 << 31)
 
 
+@lru_cache(maxsize=1000)
 def java_hash(text: str) -> int:
     """The ``hashCode`` of a Java string: over its UTF-16 code units, in signed 32 bits."""
     data = text.encode("utf-16-be", "surrogatepass")

@@ -175,17 +175,6 @@ class Gate:
     _lowest: OrderedDict[_Key, int] = field(factory=OrderedDict, init=False)
     _log = Logger()
 
-    def is_open_to(self, message: ProduceRequest, version: int, leader: Leader) -> bool:
-        """Whether a request's only batch is of a transaction that is open where it goes, and nobody waits in line."""
-        topic = message.topic_data[0]
-        data = topic.partition_data[0]
-        if self._lines or data.records is None or not is_transactional(data.records):
-            return False
-        replica = leader(topic, data.index, version)
-        return replica is not None and replica.log.producers.open_transaction(
-            *_read_producer(data.records, PRODUCER_AT)
-        )
-
     @property
     def crowded(self) -> bool:
         """Whether so much waits that a connection had better send no more."""
@@ -335,6 +324,13 @@ class Gate:
                     f"producer {producer_id} sent sequence {place.sequence} to {partition} before {lowest} was written",
                 )
         return None
+
+
+def goes_on(records: Buffer | None, replica: Replica) -> bool:
+    """Whether a batch goes on with a transaction that is open in its partition: then nothing of it waits in line."""
+    if records is None or not is_transactional(records):
+        return False
+    return replica.log.producers.open_transaction(*_read_producer(records, PRODUCER_AT))
 
 
 def is_transactional(records: Buffer | None) -> bool:

@@ -23,7 +23,7 @@ from twisted.python.failure import Failure
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.replicas import Replica, Replicas
 from logbus.errors import ApiError, ErrorCode, ProtocolError, StorageError
-from logbus.handlers.participation import Gate, Held, explained, is_transactional
+from logbus.handlers.participation import Gate, Held, explained, goes_on, is_transactional
 from logbus.handlers.refusals import Refusals, api_error, no_transactional_id, timed_out
 from logbus.handlers.routing import Answer, serves
 from logbus.net.context import RequestContext
@@ -108,10 +108,7 @@ class ProduceHandlers:
             and len(message.topic_data[0].partition_data) == 1
             and version >= FIRST
         )
-        if single and (
-            message.transactional_id is None
-            or (self.gate is not None and self.gate.is_open_to(message, version, self._leader))
-        ):
+        if single and (message.transactional_id is None or self._goes_on(message.topic_data[0], version)):
             return self._produce_one(context, message, version)
         problem, held = self._problem(message), NOTHING_HELD
         if problem is None and self.gate is not None and message.transactional_id is not None:
@@ -309,6 +306,12 @@ class ProduceHandlers:
                 return topic.name
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {wanted}")
 
+    def _goes_on(self, topic: TopicProduceData, version: int) -> bool:
+        """Whether the only batch for a topic goes on with a transaction that is open there: it need not wait."""
+        data = topic.partition_data[0]
+        replica = self._leader(topic, data.index, version)
+        return replica is not None and self.gate is not None and goes_on(data.records, replica)
+
     def _leader(self, topic: TopicProduceData, index: int, version: int) -> Replica | None:
         """Where a batch goes, if it is to a partition that is led from here, and can be read."""
         try:
@@ -365,17 +368,26 @@ class ProduceHandlers:
         return replica, appended
 
     def append_together(
-        self, topic: str, index: int, batches: Sequence[Buffer], now_ms: int, version: int, all_in_sync: bool
+        self,
+        topic: str,
+        index: int,
+        batches: Sequence[Buffer],
+        now_ms: int,
+        version: int,
+        *,
+        all_in_sync: bool,
+        in_transaction: bool,
     ) -> tuple[Replica, AppendedTogether] | None:
         """
         Append several batches to a partition by one write; arguments as of :meth:`append`.
 
+        :param in_transaction: they go on with a transaction that is open there.
         :return: None: there is something to be said about at least one; none was appended.
         """
         replica = self._replicas.find(topic, index)
         if replica is None or topic in self._internal_topics:
             return None
-        appended = replica.append_together(batches, now_ms, version >= ZSTD_VERSION, all_in_sync)
+        appended = replica.append_together(batches, now_ms, version >= ZSTD_VERSION, all_in_sync, in_transaction)
         if appended is None:
             return None
         self.batches += len(batches)

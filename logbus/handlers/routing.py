@@ -21,7 +21,7 @@ Answer = Any
 """A response message, None where the protocol wants silence, or a Deferred of these."""
 
 Handler = Callable[[RequestContext, Request], Answer]
-RunHandler = Callable[[RequestContext, Run], bytes | Deferred[bytes]]
+RunHandler = Callable[[RequestContext, Run], bytes | Deferred[bytes] | None]
 F = TypeVar("F", bound=Callable[..., Any])
 A = TypeVar("A")
 
@@ -47,7 +47,7 @@ def serves_runs(api_key: int) -> Callable[[F], F]:
     Declare that a method answers runs of requests of ``api_key``.
 
     The method takes the :class:`RequestContext` and the :class:`Run`, and gives the answers as they go out, or a
-    Deferred of them.
+    Deferred of them; or None, before it did anything: the first is to be served by itself.
     """
 
     def mark(method: F) -> F:
@@ -108,7 +108,9 @@ class Router:
         self.counts[key] += 1
         return self._handlers[key](context, request)
 
-    def run(self, context: RequestContext, run: Run) -> bytes | Deferred[bytes]:
-        """Serve several requests at once; see :class:`Run`."""
-        self.counts[PRODUCE] += len(run.batches)
-        return self._runs[PRODUCE](context, run)
+    def run(self, context: RequestContext, run: Run) -> bytes | Deferred[bytes] | None:
+        """Serve several requests at once; see :func:`serves_runs`."""
+        answers = self._runs[PRODUCE](context, run)
+        if answers is not None:
+            self.counts[PRODUCE] += len(run.batches)
+        return answers

@@ -3,7 +3,8 @@ Produce requests that only differ in their batches: appended together, and answe
 
 With acks=1 the answers are there at once; with acks=all they wait together for the last of them to be durable. If
 something is the matter with one batch, each is served by itself, in order: it is answered, and the log is, as if they
-had come alone.
+had come alone. Those of a transaction are served so once it is open where they go; what may have to wait for its
+coordinator goes the general way.
 """
 
 from __future__ import annotations
@@ -28,17 +29,27 @@ class ProduceRuns:
     _produce: ProduceHandlers
 
     @serves_runs(0)
-    def run(self, context: RequestContext, run: Run) -> bytes | Deferred[bytes]:
+    def run(self, context: RequestContext, run: Run) -> bytes | Deferred[bytes] | None:
         produce, refrain, batches = self._produce, run.refrain, run.batches
-        now_ms = produce.now_ms()
-        if len(batches) == 1:
+        now_ms, transactional = produce.now_ms(), refrain.transactional
+        if len(batches) == 1 and not transactional:
             return self._one(context, refrain, run.correlation_ids[0], batches[0], now_ms)
+        if transactional and produce.gate is None:
+            return None
         if topic := self._topic(refrain):
             written = produce.append_together(
-                topic, refrain.index, batches, now_ms, refrain.api_version, refrain.acks == ALL
+                topic,
+                refrain.index,
+                batches,
+                now_ms,
+                refrain.api_version,
+                all_in_sync=refrain.acks == ALL,
+                in_transaction=transactional,
             )
             if written is not None:
                 return self._together(context, topic, run, *written)
+        if transactional:
+            return None
         answers = [
             self._one(context, refrain, id, data, now_ms) for id, data in zip(run.correlation_ids, batches, strict=True)
         ]

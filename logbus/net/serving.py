@@ -38,8 +38,11 @@ Answer: TypeAlias = Any
 
 Router: TypeAlias = Callable[[RequestContext, Request], "Answer | Deferred[Answer]"]
 
-RunRouter: TypeAlias = Callable[[RequestContext, Run], "bytes | Deferred[bytes]"]
-"""Serves a run of Produce requests; gives their answers as they go out, or a Deferred of them."""
+RunRouter: TypeAlias = Callable[[RequestContext, Run], "bytes | Deferred[bytes] | None"]
+"""
+Serves a run of Produce requests; gives their answers as they go out, or a Deferred of them. None: the first must be
+looked at by itself, and nothing was done yet.
+"""
 
 PRODUCE = 0
 
@@ -259,6 +262,7 @@ class KafkaServerProtocol(Protocol):
         repeats = self._listener.repeats
         most, left = self._limits.turn_requests, self._limits.turn_bytes
         served = collected = 0
+        run: Run | None = None
         self._serving = True
         try:
             while not self._stops:
@@ -266,11 +270,12 @@ class KafkaServerProtocol(Protocol):
                     room = min(most - served, pending.room) if pending else most - served
                     run = repeats.take(frames, self._refrain, room, left)
                     if run is not None:
+                        self._refrain = run.refrain
+                        answers = runs(self._known_as(run.refrain.client_id), run)
+                    if run is not None and answers is not None:
+                        repeats.passed(run, frames)
                         served += len(run.batches)
                         left -= run.size
-                        self._refrain = run.refrain
-                        context = self._known_as(run.refrain.client_id)
-                        answers = runs(context, run)
                         if pending or answers.__class__ is not bytes:
                             self._wait_together(run, answers)
                         else:
@@ -287,7 +292,7 @@ class KafkaServerProtocol(Protocol):
                 request = receive(frame)
                 served += 1
                 context = self._known_as(request.client_id)
-                if request.api_key == PRODUCE and repeats.learn(request, frame):
+                if request.api_key == PRODUCE and run is None and repeats.learn(request, frame):
                     self._runs = self._listener.runs
                 answer = router(context, request)
                 # Bytes are asked for first: Deferred is an abstract class, and to ask for those takes long.

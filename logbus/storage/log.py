@@ -380,7 +380,8 @@ class Log:
 
         :param base_offset: that of the first; the others follow without a gap.
         :param markers: of the control batches among them, in order.
-        :param in_row: they are of nobody, or of one producer and continue its sequence outside of transactions.
+        :param in_row: they are of nobody, or of one producer and continue its sequence: see
+            :meth:`.Producers.appended_in_row`.
         """
         config = self.config
         producers = self.producers

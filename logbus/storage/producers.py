@@ -138,7 +138,7 @@ class Producers:
             batches
             and header.base_sequence == batches[-1].last_sequence + 1
             and header.producer_epoch == entry.epoch
-            and entry.open_since is None
+            and (entry.open_since is None or header.attributes & TRANSACTIONAL_BIT)
         ):
             # What nearly every batch is.
             return None
@@ -257,7 +257,8 @@ class Producers:
 
     def appended_in_row(self, headers: Sequence[BatchHeader], end_offset: int) -> None:
         """
-        Take note of batches of one producer, outside of transactions, each of which continues the one before it.
+        Take note of batches of one producer, outside of transactions or in one that was open before, each of which
+        continues the one before it.
 
         :param end_offset: the offset behind the last record of the last one.
         """

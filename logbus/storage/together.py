@@ -2,9 +2,9 @@
 Several batches of producers, appended to a log by one write.
 
 Only batches that ask for nothing special: each is valid and fits the active segment as it is, and they are of one
-producer and continue its sequence, or of nobody who counts. They cost one system call, and most of the bookkeeping is
-done once. Whatever is not so (one that was sent twice, one of a transaction) is for the general way,
-:meth:`.Log.append_as_leader`, which says what is wrong with which.
+producer and continue its sequence, or of nobody who counts; outside of transactions, or all of one that is open. They
+cost one system call, and most of the bookkeeping is done once. Whatever is not so (one that was sent twice, the first
+of a transaction) is for the general way, :meth:`.Log.append_as_leader`, which says what is wrong with which.
 """
 
 from __future__ import annotations
@@ -43,12 +43,18 @@ class AppendedTogether(NamedTuple):
 
 
 def append_together(
-    log: Log, batches: Sequence[Buffer], leader_epoch: int, now_ms: int, zstd_allowed: bool
+    log: Log,
+    batches: Sequence[Buffer],
+    leader_epoch: int,
+    now_ms: int,
+    zstd_allowed: bool,
+    in_transaction: bool = False,
 ) -> AppendedTogether | None:
     """
     Append all of these batches, or none.
 
     :param batches: each the records of one request; neither kept nor changed.
+    :param in_transaction: they must go on with one that is open; otherwise they must belong to none.
     :returns: None: at least one is not usual, or the write failed, and nothing was written.
     """
     offsets: list[int] = []
@@ -66,6 +72,7 @@ def append_together(
         ):
             return None
         producer_id, epoch, sequence = -1, -1, -1
+        bit = TRANSACTIONAL_BIT if in_transaction else 0
         for data in batches:
             header = validate_for_topic(data, config, now_ms, zstd_allowed)
             timestamp = header.max_timestamp
@@ -73,14 +80,17 @@ def append_together(
                 return None
             if not headers:
                 producer_id, epoch, sequence = header.producer_id, header.producer_epoch, header.base_sequence
+                if in_transaction and not log.producers.open_transaction(producer_id, epoch):
+                    return None
                 if producer_id >= 0 and log.producers.check(header) is not None:
                     return None
             if header.producer_id != producer_id:
                 return None
             if producer_id >= 0:
                 # The bit itself: to ask the header for each batch takes as long as all the rest here.
-                transactional = header.attributes & TRANSACTIONAL_BIT
-                if header.base_sequence != sequence or header.producer_epoch != epoch or transactional:
+                if header.attributes & TRANSACTIONAL_BIT != bit:
+                    return None
+                if header.base_sequence != sequence or header.producer_epoch != epoch:
                     return None
                 sequence = (sequence + header.record_count) & MAX_SEQUENCE
             if timestamp > latest:

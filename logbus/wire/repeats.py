@@ -1,13 +1,14 @@
 """
 A producer says the same words before every batch it sends to a partition: they are read once.
 
-The words are all there is between the correlation id and the records of a Produce request: client, acks, timeout, topic
-and partition. A request that begins with words known from an earlier one needs no decoding, nor does its answer need
-encoding; and requests that follow each other with the same words are a :class:`Run`, served together.
+The words are all there is between the correlation id and the records of a Produce request: client, transactional id,
+acks, timeout, topic and partition. A request that begins with words known from an earlier one needs no decoding, nor
+does its answer need encoding; and requests that follow each other with the same words are a :class:`Run`, served
+together.
 
 What is known was learned from requests that were decoded in the general way, and only of those that are spelt exactly
 as we would spell them. Whatever differs in a byte goes the general way again, and so does all that is not usual:
-several partitions, acks=0, transactions.
+several partitions, acks=0. Whoever is to serve a run may send it there, too: the first batches of a transaction.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ _FLEXIBLE = 9
 _BY_ID = 13
 _LONGEST = 600
 _AFTER_ID = 8
+_NULL = 0xFFFF
 _BEFORE_WORDS = 4 + _AFTER_ID
 _NO_TAGS = bytes(3)
 _ACKS = (1, -1)
@@ -67,6 +69,7 @@ class Refrain:
     :ivar index: the partition's.
     :ivar acks: 1, or −1 for all in sync.
     :ivar timeout_ms: how long these may take.
+    :ivar transactional: whether the words name a transactional id.
     """
 
     __slots__ = (
@@ -87,6 +90,7 @@ class Refrain:
         "timeout_ms",
         "topic",
         "topic_id",
+        "transactional",
         "words",
     )
 
@@ -100,6 +104,7 @@ class Refrain:
         topic_id: bytes = ZERO_UUID,
         acks: int = 1,
         timeout_ms: int = 0,
+        transactional: bool = False,
     ) -> None:
         self.words = words
         self.client_id = client_id
@@ -110,6 +115,7 @@ class Refrain:
         self.index = index
         self.acks = acks
         self.timeout_ms = timeout_ms
+        self.transactional = transactional
         self.tail = _NO_TAGS if api_version >= _FLEXIBLE else b""
         self.size = self.before = 0
         self.head: bytes | None = None
@@ -192,7 +198,7 @@ class Repeats:
         """Take note of the words of a Produce that was decoded, if they are usual ones; says whether they are."""
         message: ProduceRequest = request.message
         client_id, version = request.client_id, request.api_version
-        if message.acks not in _ACKS or len(message.topic_data) != 1 or message.transactional_id is not None:
+        if message.acks not in _ACKS or len(message.topic_data) != 1:
             return False
         topic: TopicProduceData = message.topic_data[0]
         if len(topic.partition_data) != 1 or client_id is None or not FIRST <= version <= LAST:
@@ -209,18 +215,27 @@ class Repeats:
         end = len(spelt) - len(data.records) - (len(_NO_TAGS) if flexible else 0)
         end -= len(uvarint(len(data.records) + 1)) if flexible else 4
         words = spelt[_AFTER_ID:end]
-        if len(words) > _LONGEST:
+        if len(words) > _LONGEST or self._end(frame, _AFTER_ID, len(frame), version, len(client_id.encode())) != end:
             return False
         if len(self._known) >= MOST_KNOWN:
             self._known.clear()
         self._known[version, words] = Refrain(
-            words, client_id, version, topic.name, data.index, topic.topic_id, message.acks, message.timeout_ms
+            words,
+            client_id,
+            version,
+            topic.name,
+            data.index,
+            topic.topic_id,
+            message.acks,
+            message.timeout_ms,
+            message.transactional_id is not None,
         )
         return True
 
     def take(self, frames: FrameBuffer, last: Refrain | None, most: int, most_bytes: int) -> Run | None:
         """
-        Take the next requests out of the buffer as far as they are of one refrain; None if the next one is of none.
+        The next requests in the buffer, as far as they are of one refrain; None if the next one is of none. They stay
+        where they are until somebody serves them and calls :meth:`passed`.
 
         :param last: the refrain that is most likely.
         :param most: no more requests than that.
@@ -262,24 +277,40 @@ class Repeats:
                 break
         if not ids:
             return None
-        frames.pass_over(start - begun)
         return Run(refrain, ids, batches, start - begun - 4 * len(ids))
+
+    @staticmethod
+    def passed(run: Run, frames: FrameBuffer) -> None:
+        """A run was served: its requests leave the buffer."""
+        frames.pass_over(run.size + 4 * len(run.batches))
 
     def _find(self, buffer: Any, at: int, stop: int, api: int, name: int) -> Refrain | None:
         """The refrain that begins at ``at``: its end is where the usual request has it."""
         if api >> 16 != PRODUCE or name < 0:
             return None
         version = api & 0xFFFF
+        end = self._end(buffer, at, stop, version, name)
+        return self._known.get((version, bytes(buffer[at:end]))) if end else None
+
+    @staticmethod
+    def _end(buffer: Any, at: int, stop: int, version: int, name: int) -> int:
+        """Where words end that begin at ``at`` with a name of that length, if they are usual; 0: they are not."""
         end = at + 2 + name
         if version >= _FLEXIBLE:
-            end += 9  # no tags, no transaction, acks, timeout, one topic
+            if end + 1 >= stop:
+                return 0
+            # No tags, the transactional id (0: none; otherwise its length and 1), acks, timeout, one topic.
+            end += 9 + max(buffer[end + 1] - 1, 0)
             if end >= stop:
-                return None
+                return 0
             # The topic, one partition, its index.
             end += 16 + 5 if version >= _BY_ID else buffer[end] + 5
         else:
-            end += 12
             if end + 2 > stop:
-                return None
+                return 0
+            transactional_id = buffer[end] << 8 | buffer[end + 1]
+            end += 12 + (0 if transactional_id == _NULL else transactional_id)
+            if end + 2 > stop:
+                return 0
             end += (buffer[end] << 8 | buffer[end + 1]) + 10
-        return self._known.get((version, bytes(buffer[at:end]))) if end < stop else None
+        return end if end < stop else 0

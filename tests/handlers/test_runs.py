@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
@@ -19,6 +20,7 @@ from logbus.storage.istorage import Lane
 from logbus.wire.connection import ClientConnection
 from logbus.wire.messages.metadata import MetadataRequest
 from logbus.wire.messages.records import PartitionProduceData, ProduceRequest, TopicProduceData
+from logbus.wire.messages.transactions import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.handlers.kit import NOW_MS, HandlerCase, MemoryBroker, a_batch, content, fetch_request, produce_request
 
 PLAIN: dict[str, str] = {}
@@ -51,18 +53,20 @@ idempotent = st.builds(
 )
 
 
-def sequence(id: int, epoch: int, start: int, counts: list[int], mishaps: list[tuple[int, str]]) -> list[bytes]:
+def sequence(
+    id: int, epoch: int, start: int, counts: list[int], mishaps: list[tuple[int, str]], transactional: bool = False
+) -> list[bytes]:
     """What a producer sends: one sequence, with a batch that comes twice, is missing or is not its own now and then."""
     batches = []
     for i, count in enumerate(counts):
-        said = {"producer_id": id, "producer_epoch": epoch, "base_sequence": start, "transactional": False}
+        said = {"producer_id": id, "producer_epoch": epoch, "base_sequence": start, "transactional": transactional}
         start = (start + count) % 2**31
         for what in [what for at, what in mishaps if at == i]:
             said |= {
                 "other": {"producer_id": 3 - id},
                 "epoch": {"producer_epoch": epoch + 1},
                 "older": {"producer_epoch": max(epoch - 1, 0)},
-                "open": {"transactional": True},
+                "open": {"transactional": not transactional},
                 "plain": {"producer_id": -1, "producer_epoch": -1, "base_sequence": -1},
                 "begin": {"base_sequence": 0},
             }.get(what, {})
@@ -73,6 +77,7 @@ def sequence(id: int, epoch: int, start: int, counts: list[int], mishaps: list[t
     return batches
 
 
+acks = st.sampled_from([1, -1])
 producers = st.builds(
     sequence,
     st.integers(1, 2),
@@ -85,6 +90,39 @@ producers = st.builds(
         ),
         max_size=2,
     ),
+)
+
+
+def transactions(epochs: list[int], sent: list[bytes], version: int, asked: int) -> list[tuple[list[Any], int, int]]:
+    """What a producer sends, and then the ends of its transaction, as its coordinator would say them."""
+    requests = [produce_request(data, acks=asked, transactional_id="id") for data in sent]
+    marks = [
+        WritableTxnMarker(
+            producer_id=1,
+            producer_epoch=epoch,
+            transaction_result=True,
+            coordinator_epoch=0,
+            topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
+        )
+        for epoch in epochs
+    ]
+    return [(requests, version, asked), ([WriteTxnMarkersRequest(markers=marks)] if marks else [], 1, asked)]
+
+
+transacting = st.builds(
+    transactions,
+    st.lists(st.sampled_from([0, 0, 1]), max_size=1),
+    st.builds(
+        sequence,
+        st.just(1),
+        st.sampled_from([0, 0, 0, 1]),
+        st.sampled_from([0, 0, 0, 3]),
+        st.lists(st.integers(1, 3), min_size=2, max_size=8),
+        st.lists(st.tuples(st.integers(0, 8), st.sampled_from(["again", "gap", "other", "epoch", "open"])), max_size=1),
+        st.just(True),
+    ),
+    st.sampled_from([5, 9, 11, 12, 13]),
+    acks,
 )
 odd = st.one_of(
     st.none(),
@@ -117,7 +155,6 @@ messages = st.one_of(
 )
 # Much of the same, then something else.
 versions = st.sampled_from([3, 5, 7, 8, 9, 9, 11, 12, 13])
-acks = st.sampled_from([1, -1])
 stretches = st.lists(
     st.one_of(
         st.tuples(st.lists(good, min_size=3, max_size=8), versions, acks),
@@ -147,10 +184,24 @@ def stream(drawn: list[tuple[list[Any], int, int]], clients: list[str | None]) -
     for i, (items, version, asked) in enumerate(drawn):
         for item in items:
             message = produce_request(item, acks=asked) if item is None or isinstance(item, bytes) else item
-            if version >= 13:
+            if version >= 13 and isinstance(message, ProduceRequest):
                 message.topic_data[0].topic_id = topic_id()
             frames.append(frame(message, version, clients[i % len(clients)], len(frames) * 1000))
     return b"".join(frames)
+
+
+class Yes:
+    """A coordinator for whom every partition takes part; it takes its time when it is asked first."""
+
+    def __init__(self, clock: Any) -> None:
+        self.clock = clock
+        self.asked = 0
+
+    def take_part(self, *given: Any) -> Deferred[Any]:
+        answer: Deferred[Any] = Deferred()
+        self.asked += 1
+        self.clock.callLater(0.01 if self.asked == 1 else 0, answer.callback, dict.fromkeys(given[3], ErrorCode.NONE))
+        return answer
 
 
 def served(data: bytes, cuts: list[int], config: dict[str, str], together: bool) -> tuple[Any, ...]:
@@ -158,6 +209,8 @@ def served(data: bytes, cuts: list[int], config: dict[str, str], together: bool)
     server = MemoryBroker().start()
     try:
         server.create("t", 2, **config)
+        gate: Any = server.broker.produce_handlers.gate
+        gate._participation = Yes(server.reactor)
         if not together:
             server.plugin.factories["kafka"].runs = None
         client = server.connect()
@@ -220,6 +273,16 @@ class TogetherTests(SynchronousTestCase):
         together, alone = (served(data, [], PLAIN, way) for way in (True, False))
         self.assertEqual(together, alone)
 
+    @settings(deadline=None)
+    @given(st.lists(transacting, min_size=1, max_size=4), st.lists(st.integers(0, 5000), max_size=3))
+    def test_transactions_as_one_by_one(self, drawn: list[list[Any]], cuts: list[int]) -> None:
+        """
+        The same, with producers that have transactions, which end now and then, and one that is not asked to wait.
+        """
+        data = stream([([a_batch()], 9, 1), *[stretch for each in drawn for stretch in each]], ["one"])
+        together, alone = (served(data, cuts, PLAIN, way) for way in (True, False))
+        self.assertEqual(together, alone)
+
 
 class Runs(HandlerCase):
     """What is served at once."""
@@ -255,6 +318,21 @@ class Runs(HandlerCase):
         (answer,) = reader.answers()
         records = content(answer.responses[0].partitions[0])
         self.assertEqual(len(records), sum(map(len, data)))
+
+    def test_of_a_transaction(self) -> None:
+        """What goes on with a transaction is one write, too, once its first batch is there."""
+        gate: Any = self.server.broker.produce_handlers.gate
+        gate._participation = Yes(self.server.reactor)
+        for start, writes in ((0, 5), (5, 1)):
+            data = (
+                a_batch(producer_id=7, producer_epoch=0, base_sequence=start + n, transactional=True) for n in range(5)
+            )
+            requests = (produce_request(each, transactional_id="id") for each in data)
+            self.writes = 0
+            self.client.feed(b"".join(joined(self.client.wire.request(request, 12)[1]) for request in requests))
+            self.client.turn(0.02)
+            self.assertEqual(self.answers(), [(0, 1 + start + n) for n in range(5)])
+            self.assertEqual(self.writes, writes)
 
     def test_one_is_wrong(self) -> None:
         """A batch that is refused is so alone."""

@@ -8,7 +8,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.config.topic import TopicConfig
-from logbus.records.batch import iter_batches
+from logbus.records.batch import ControlType, Marker, iter_batches
 from logbus.storage.log import Log
 from logbus.storage.together import MOST, append_together
 from logbus.testing.simulation.disk import MemoryDisk, broken
@@ -118,6 +118,41 @@ class TogetherTests(SynchronousTestCase):
         log = self.a_log()
         log.append_as_leader(of_a_producer(0, transactional=True), 3, NOW_MS)
         self.assertIsNone(self.append(log, of_a_producer(1), of_a_producer(2)))
+
+    def test_of_a_transaction(self) -> None:
+        """
+        Batches that go on with a transaction are written at once, if it is open and they are all of it; what is
+        remembered is as if they had come one by one.
+        """
+
+        def its(sequence: int, epoch: int = 0, **given: Any) -> bytes:
+            return of_a_producer(sequence, epoch, transactional=True, **given)
+
+        log, alone = self.a_log(), a_log(MemoryDisk())
+        alone.append_as_leader(batch(b"first"), 3)
+        for each in (log, alone):
+            each.append_as_leader(its(0), 3, NOW_MS)
+        end, self.writes = log.log_end_offset, 0
+        for wrong in (
+            (its(1), of_a_producer(2)),
+            (of_a_producer(1), of_a_producer(2)),
+            (its(0), its(1)),
+            (its(1), its(3)),
+            (its(0, 1), its(1, 1)),
+            (its(1), its(2, 1)),
+            (its(0, producer_id=2),),
+            (batch(b"plain"), batch(b"plain")),
+        ):
+            self.assertIsNone(append_together(log, wrong, 3, NOW_MS, True, in_transaction=True), wrong)
+        self.assertEqual((log.log_end_offset, self.writes), (end, 0))
+        sequence = [its(n) for n in range(1, 9)]
+        self.assertIsNotNone(append_together(log, sequence, 3, NOW_MS, True, in_transaction=True))
+        for one in sequence:
+            alone.append_as_leader(one, 3, NOW_MS)
+        self.assertEqual((self.writes, list(log.producers)), (1, list(alone.producers)))
+        self.assertEqual(log.last_stable_offset(log.log_end_offset), 1)
+        log.append_marker(1, 0, Marker(ControlType.COMMIT, 0), 3, NOW_MS)
+        self.assertIsNone(append_together(log, (its(9), its(10)), 3, NOW_MS, True, in_transaction=True))
 
     def test_a_disk_that_is_full(self) -> None:
         """

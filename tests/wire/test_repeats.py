@@ -20,7 +20,7 @@ from logbus.wire.messages.records import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from logbus.wire.repeats import FIRST, LAST, Repeats, Run
+from logbus.wire.repeats import FIRST, LAST, Refrain, Repeats, Run
 from logbus.wire.schema import encode
 
 SERVED = {0: (3, 13)}
@@ -41,10 +41,12 @@ def asked(
     index: int = 0,
     acks: int = 1,
     timeout_ms: int = 1000,
+    transactional_id: str | None = None,
 ) -> bytes:
     data = PartitionProduceData(index=index, records=records)
     topics = [TopicProduceData(**named(topic, version), partition_data=[data])]
-    return joined(client.request(ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=topics), version)[1])
+    message = ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=topics)
+    return joined(client.request(message, version)[1])
 
 
 class RepeatsTests(SynchronousTestCase):
@@ -57,21 +59,34 @@ class RepeatsTests(SynchronousTestCase):
         frame = memoryview(data)[4:]
         return self.repeats.learn(self.server.receive(frame), frame)
 
-    def take(self, data: bytes, most: int = 100, most_bytes: int = 1 << 30) -> Run | None:
+    def take(self, data: bytes, most: int = 100, most_bytes: int = 1 << 30, last: Refrain | None = None) -> Run | None:
+        """What is taken out of the buffer, to be served; until that is said it stays there."""
         self.frames.append(data)
-        return self.repeats.take(self.frames, None, most, most_bytes)
+        held = self.frames.held
+        run = self.repeats.take(self.frames, last, most, most_bytes)
+        self.assertEqual(self.frames.held, held)
+        if run is not None:
+            self.repeats.passed(run, self.frames)
+        return run
 
     @given(
-        versions, st.text(max_size=20), st.text("ab", min_size=1, max_size=200), st.lists(sizes, min_size=1, max_size=6)
+        versions,
+        st.text(max_size=20),
+        st.text("ab", min_size=1, max_size=120),
+        st.one_of(st.none(), st.text(max_size=30)),
+        st.lists(sizes, min_size=1, max_size=6),
     )
-    def test_as_decoded(self, version: int, client_id: str, topic: str, lengths: list[int]) -> None:
+    def test_as_decoded(
+        self, version: int, client_id: str, topic: str, transactional_id: str | None, lengths: list[int]
+    ) -> None:
         """
         What is taken as a run is what decoding each request gives, whatever the lengths.
         """
         self.setUp()
         client = ClientConnection(client_id)
-        self.assertTrue(self.teach(asked(client, b"first", version, topic, 7)))
-        data = [asked(client, b"\1" * length, version, topic, 7) for length in lengths]
+        more: dict[str, Any] = {"version": version, "topic": topic, "index": 7, "transactional_id": transactional_id}
+        self.assertTrue(self.teach(asked(client, b"first", **more)))
+        data = [asked(client, b"\1" * length, **more) for length in lengths]
         run = self.take(b"".join(data))
         assert run is not None
         requests = [self.server.receive(frame[4:]) for frame in data]
@@ -81,19 +96,25 @@ class RepeatsTests(SynchronousTestCase):
         self.assertEqual(run.size, sum(request.size for request in requests))
         refrain = run.refrain
         self.assertEqual((refrain.client_id, refrain.index), (client_id, 7))
+        self.assertEqual(refrain.transactional, transactional_id is not None)
         known = {"name": refrain.topic} if version < 13 else {"topic_id": refrain.topic_id}
         self.assertEqual(known, named(topic, version))
         self.assertEqual((refrain.api_version, self.frames.held), (version, 0))
 
-    @given(versions, st.one_of(st.integers(4, 60), st.integers(-8, -1)), st.integers(1, 255))
-    def test_one_byte(self, version: int, at: int, change: int) -> None:
+    @given(
+        versions,
+        st.one_of(st.integers(4, 60), st.integers(-8, -1)),
+        st.integers(1, 255),
+        st.sampled_from([None, "", "id"]),
+    )
+    def test_one_byte(self, version: int, at: int, change: int, transactional_id: str | None) -> None:
         """
         A request that differs in any byte is taken only if decoding it gives the same words.
         """
         self.setUp()
         client = ClientConnection("me")
-        self.teach(asked(client, b"first", version))
-        data = bytearray(asked(client, b"\1" * 300, version))
+        self.teach(asked(client, b"first", version, transactional_id=transactional_id))
+        data = bytearray(asked(client, b"\1" * 300, version, transactional_id=transactional_id))
         # Not in its length: that is another test.
         data[at] ^= change
         run = self.take(bytes(data))
@@ -104,6 +125,7 @@ class RepeatsTests(SynchronousTestCase):
             if version >= 9:
                 self.assertEqual(data[-3:], bytes(3))
             self.assertEqual((message.acks, message.timeout_ms, request.client_id), (1, 1000, "me"))
+            self.assertEqual(message.transactional_id, transactional_id)
             self.assertEqual(run.batches, [message.topic_data[0].partition_data[0].records])
             said = message.topic_data[0]
             self.assertEqual((said.name, said.topic_id), (run.refrain.topic, run.refrain.topic_id))
@@ -146,8 +168,7 @@ class RepeatsTests(SynchronousTestCase):
             self.teach(data)
         last = None
         for data in (one, other, other, one, newer, one):
-            self.frames.append(data)
-            run = self.repeats.take(self.frames, last, 10, 1000)
+            run = self.take(data, 10, 1000, last)
             assert run is not None
             self.assertEqual(run.refrain.index, 1 if data is other else 0)
             self.assertEqual(run.refrain.api_version, 10 if data is newer else 9)
@@ -166,7 +187,7 @@ class RepeatsTests(SynchronousTestCase):
         changes: list[dict[str, Any]] = [
             {"acks": 0},
             {"acks": 2},
-            {"transactional_id": "id"},
+            {"transactional_id": "x" * 200},
             {"topic_data": []},
             {"topic_data": usual.topic_data * 2},
             {"topic_data": [TopicProduceData(name="t", partition_data=usual.topic_data[0].partition_data * 2)]},

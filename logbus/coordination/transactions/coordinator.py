@@ -168,29 +168,21 @@ class TransactionCoordinator:
 
         return (await self._carry_out(transactional_id, decide)).producer
 
-    def add_partitions(
+    async def add_partitions(
         self,
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         partitions: Collection[TopicPartition],
         client_version: int = V1,
-    ) -> Deferred[None]:
+    ) -> None:
         """
-        Let partitions take part in the producer's transaction, which begins with the first; all or none.
+        Let partitions take part in the producer's transaction, which begins with the first; all or none. Returns when
+        that is durable.
 
         :param client_version: V1: the client asks; V2: it wrote to them.
-        :return: fires when that is durable.
         :raise ApiError: as :meth:`shard_of`; INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, POLICY_VIOLATION (too many).
         """
-        return Deferred.fromCoroutine(self._add(transactional_id, producer, frozenset(partitions), client_version))
 
-    async def _add(
-        self,
-        transactional_id: str,
-        producer: ProducerIdAndEpoch,
-        partitions: frozenset[TopicPartition],
-        client_version: int,
-    ) -> None:
         def decide(now: Transaction | None, fresh_id: int | None) -> Step:
             most = self.config.get(keys.TRANSACTION_MAX_PARTITIONS)
             step = machine.added(now, producer, partitions, client_version, most, self.wall_ms())
@@ -214,23 +206,20 @@ class TransactionCoordinator:
         entry = self.shard_of(transactional_id).entries.get(transactional_id)
         return machine.verified(None if entry is None else entry.current, producer, partitions)
 
-    def end(
+    async def end(
         self, transactional_id: str, producer: ProducerIdAndEpoch, commit: bool, client_version: int = V1
-    ) -> Deferred[ProducerIdAndEpoch]:
+    ) -> ProducerIdAndEpoch:
         """
         Commit or abort the producer's transaction.
 
-        :return: fires, when that is durable, with who the producer is from now on; markers are yet to be written.
+        :return: when that is durable, who the producer is from now on; markers are yet to be written.
         :raise ApiError: as :meth:`shard_of`; INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE.
         """
 
         def decide(now: Transaction | None, fresh_id: int | None) -> Step:
             return machine.ended(now, producer, commit, client_version, fresh_id, self.wall_ms())
 
-        async def ended() -> ProducerIdAndEpoch:
-            return machine.producer_after(await self._carry_out(transactional_id, decide))
-
-        return Deferred.fromCoroutine(ended())
+        return machine.producer_after(await self._carry_out(transactional_id, decide))
 
     def time_out(self, transactional_id: str) -> Deferred[Transaction]:
         """
@@ -281,14 +270,12 @@ class TransactionCoordinator:
                 return
             await entry.settled().addTimeout(left, self.clock, onTimeoutCancel=lambda result, seconds: None)
 
-    def _holds(self, shard: TransactionShard, transaction: Transaction) -> None:
-        """A state is durable: what follows from it?"""
+    def _decided(self, shard: TransactionShard, transaction: Transaction) -> None:
+        """That a transaction ends is durable: now its partitions are told."""
         if transaction.state is TransactionState.PREPARE_COMMIT:
             self.metrics.committed += 1
-        elif transaction.state is TransactionState.PREPARE_ABORT:
-            self.metrics.aborted += 1
         else:
-            return
+            self.metrics.aborted += 1
         self.markers.send(shard, transaction)
 
     # Leadership.
@@ -305,7 +292,7 @@ class TransactionCoordinator:
             lambda: self.config.get(keys.REQUEST_TIMEOUT_MS),
         )
         number = topic_partition.partition
-        shard = self.shards[number] = TransactionShard(number, leader_epoch, log, self._holds)
+        shard = self.shards[number] = TransactionShard(number, leader_epoch, log, self._decided)
         loading = Deferred.fromCoroutine(self._load(shard))
         loading.addErrback(
             lambda failure: self._log.failure("{partition} cannot be loaded", failure, partition=topic_partition)

@@ -13,6 +13,7 @@ can be fenced; then the id gets another producer id.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from attrs import evolve
 
@@ -176,22 +177,24 @@ def _not_so(now: Transaction, commit: bool) -> ApiError:
 
 
 def _decided(now: Transaction, commit: bool, client_version: int, fresh_id: int | None, now_ms: int) -> Step:
-    decided = evolve(
-        now,
-        state=moved(now.state, Event.COMMITTED if commit else Event.ABORTED),
-        started_ms=now.started_ms if now.state is TransactionState.ONGOING else now_ms,
-        updated_ms=now_ms,
-        client_version=client_version,
-    )
+    changes: dict[str, Any] = {}
     if client_version >= V2:
         # The markers carry the new epoch: whatever of this transaction comes after them is refused.
-        decided = evolve(
-            decided,
-            producer_epoch=now.producer_epoch + 1,
-            last_producer_epoch=now.producer_epoch,
-            next_producer_id=id_of(fresh_id) if is_exhausted(now.producer_epoch) else NO_PRODUCER_ID,
+        changes = {
+            "producer_epoch": now.producer_epoch + 1,
+            "last_producer_epoch": now.producer_epoch,
+            "next_producer_id": id_of(fresh_id) if is_exhausted(now.producer_epoch) else NO_PRODUCER_ID,
+        }
+    return Step(
+        evolve(
+            now,
+            state=moved(now.state, Event.COMMITTED if commit else Event.ABORTED),
+            started_ms=now.started_ms if now.state is TransactionState.ONGOING else now_ms,
+            updated_ms=now_ms,
+            client_version=client_version,
+            **changes,
         )
-    return Step(decided)
+    )
 
 
 def completed(now: Transaction, now_ms: int) -> Transaction:

@@ -151,7 +151,10 @@ class MarkerSender:
                 self._queues.setdefault(image.leader, deque()).append((delivery, partition))
                 touched[image.leader] = None
         if here:
-            self.writer.write(delivery.ending, here).addCallback(self._written_here, delivery).addErrback(self._failed)
+            written = self.writer.write(delivery.ending, here)
+            # A producer's next transaction waits until this one is complete: not for a turn if that can be said now.
+            told = self._written if written.called else self._written_later
+            written.addCallback(told, delivery).addErrback(self._failed)
         for broker_id in touched:
             self._dispatch(broker_id)
 
@@ -228,7 +231,7 @@ class MarkerSender:
 
     # What came of it.
 
-    def _written_here(self, outcomes: Mapping[TopicPartition, ErrorCode], delivery: Delivery) -> None:
+    def _written_later(self, outcomes: Mapping[TopicPartition, ErrorCode], delivery: Delivery) -> None:
         # What follows writes, perhaps to partitions that somebody is just reading: it has a turn of its own.
         self.timers.call_later(0, lambda: self._written(outcomes, delivery))
 

@@ -7,6 +7,7 @@ What is written is what Kafka 4 writes, so that either can go on with the other'
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import lru_cache
 
 from logbus.coordination.transactions.states import TransactionState
 from logbus.coordination.transactions.transaction import Transaction
@@ -31,6 +32,7 @@ STATUS = {
 _STATES = {number: state for state, number in STATUS.items()}
 
 
+@lru_cache(maxsize=1000)
 def encode_key(transactional_id: str) -> bytes:
     """
     The key of an id's records.

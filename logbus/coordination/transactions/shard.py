@@ -14,7 +14,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.coordination.statelog import StateLog
-from logbus.coordination.transactions.machine import dead
+from logbus.coordination.transactions.machine import ENDING, dead
 from logbus.coordination.transactions.records import encode_key, encode_value
 from logbus.coordination.transactions.states import TransactionState
 from logbus.coordination.transactions.transaction import Transaction
@@ -60,13 +60,13 @@ class TransactionShard:
     :ivar partitions: how many take part in the transactions that are not over.
     :ivar loading: the records are not all read yet: requests must be tried again.
     :ivar closed: the partition is no longer led from here.
-    :ivar holds: told of each state that holds from now on.
+    :ivar decided: told of each commit and abort that holds from now on.
     """
 
     number: int
     epoch: int
     log: StateLog
-    holds: Callable[[TransactionShard, Transaction], None]
+    decided: Callable[[TransactionShard, Transaction], None]
     entries: dict[str, Entry] = field(factory=dict, init=False)
     ongoing: dict[str, None] = field(factory=dict, init=False)
     partitions: int = field(default=0, init=False)
@@ -106,17 +106,19 @@ class TransactionShard:
         elif entry.current is None:
             del self.entries[transaction.transactional_id]
         waiting, entry.waiting = entry.waiting, []
-        # What follows writes, perhaps to partitions that somebody is just reading: it has a turn of its own.
-        self.log.clock.callLater(0, self._settled, waiting, None if failed else transaction)
+        decision = None if failed or transaction.state not in ENDING else transaction
+        if waiting or decision is not None:
+            # What follows writes, perhaps to partitions that somebody is just reading: it has a turn of its own.
+            self.log.clock.callLater(0, self._settled, waiting, decision)
         if not answer.called:
             answer.callback(result)
 
-    def _settled(self, waiting: Sequence[Deferred[None]], transaction: Transaction | None) -> None:
+    def _settled(self, waiting: Sequence[Deferred[None]], decision: Transaction | None) -> None:
         for one in waiting:
             if not one.called:
                 one.callback(None)
-        if transaction is not None and not self.closed:
-            self.holds(self, transaction)
+        if decision is not None and not self.closed:
+            self.decided(self, decision)
 
     def hold(self, transaction: Transaction, entry: Entry | None = None) -> None:
         """Let a state that is durable hold."""

@@ -51,6 +51,8 @@ class MarkerWriter:
         """
         outcomes: dict[TopicPartition, ErrorCode] = {}
         waits = [self._write_one(ending, partition, outcomes) for partition in partitions]
+        if len(waits) == 1:
+            return waits[0].addCallback(lambda _: outcomes)
         all_done: Deferred[list[None]] = gatherResults(waits, consumeErrors=True)
         return all_done.addCallback(lambda _: outcomes)
 

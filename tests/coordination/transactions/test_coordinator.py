@@ -6,7 +6,7 @@ from typing import Any
 from unittest import mock
 
 from attrs import evolve
-from twisted.internet.defer import fail
+from twisted.internet.defer import Deferred, fail
 
 from logbus.coordination.statelog import StateLog
 from logbus.coordination.transactions.coordinator import TRANSACTIONS_TOPIC
@@ -14,6 +14,7 @@ from logbus.coordination.transactions.markers import MarkerSender
 from logbus.coordination.transactions.states import TransactionState
 from logbus.coordination.transactions.transaction import ProducerIdAndEpoch
 from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
 from logbus.records.batch import Record, encode_batch
 from logbus.records.control import ControlType
 from logbus.testing.simulation.disk import no_space
@@ -269,7 +270,7 @@ class FailureTests(OneShardCase):
         producer = self.begin()
         self.add(producer, {"t": [0]})
         coordinator = self.server.broker.transactions
-        ended = coordinator.end("tx", producer, True)
+        ended = Deferred.fromCoroutine(coordinator.end("tx", producer, True))
         coordinator.leads_no_more(self.shard.log.replica.topic_partition)
         self.client.turn(2)
         self.assertEqual(self.markers(), [])
@@ -291,7 +292,12 @@ class FailureTests(OneShardCase):
         coordinator = self.server.broker.transactions
         entry = self.shard.entries["tx"]
         entry.pending = self.now()
-        adding = [coordinator.add_partitions("tx", producer, [("t", 0)], 2) for _ in range(2)]  # type: ignore[list-item]
+
+        def add(partition: int) -> Deferred[None]:
+            some = [TopicPartition("t", partition)]
+            return Deferred.fromCoroutine(coordinator.add_partitions("tx", producer, some, 2))
+
+        adding = [add(0) for _ in range(2)]
         self.assertNoResult(adding[0])
         adding[1].addErrback(lambda _: None)
         adding[1].cancel()
@@ -301,7 +307,7 @@ class FailureTests(OneShardCase):
         self.client.turn()
         self.successResultOf(adding[0])
         entry.pending = self.now()
-        late = coordinator.add_partitions("tx", producer, [("t", 1)], 2)  # type: ignore[list-item]
+        late = add(1)
         self.client.turn(0.2)
         self.failureResultOf(late)
         self.assertEqual(entry.waiting, [])

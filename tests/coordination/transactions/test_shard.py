@@ -54,8 +54,8 @@ class ShardTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.log = Log()
-        self.held: list[TransactionState] = []
-        self.shard = TransactionShard(0, 3, cast(Any, self.log), lambda shard, now: self.held.append(now.state))
+        self.decided: list[TransactionState] = []
+        self.shard = TransactionShard(0, 3, cast(Any, self.log), lambda shard, now: self.decided.append(now.state))
 
     def durable(self, problem: ApiError | None = None) -> None:
         """What was appended first, and did not last yet, does; or it fails."""
@@ -77,16 +77,27 @@ class ShardTests(SynchronousTestCase):
         self.successResultOf(put)
         self.successResultOf(waiting)
         self.assertEqual((entry.current, entry.pending, entry.at_rest), (transaction(), None, transaction()))
-        self.assertEqual(self.held, [S.EMPTY])
+        self.assertEqual(self.decided, [])
+
+    def test_a_decision_is_told(self) -> None:
+        """That a transaction ends is told once it is durable, in a turn of its own; what else is, is not."""
+        for state in (S.ONGOING, S.PREPARE_COMMIT, S.COMPLETE_COMMIT, S.PREPARE_ABORT):
+            put = self.shard.put(transaction(state))
+            self.log.waiting.pop(0).callback(None)
+            self.successResultOf(put)
+            before = list(self.decided)
+            self.log.clock.advance(0)
+            self.assertEqual(self.decided[len(before) :], [state] if state.name.startswith("PREPARE") else [])
 
     def test_who_asked_is_gone(self) -> None:
         """It holds all the same."""
-        put = self.shard.put(transaction())
+        ending = transaction(S.PREPARE_ABORT)
+        put = self.shard.put(ending)
         put.addErrback(lambda _: None)
         put.cancel()
         self.durable()
-        self.assertEqual(self.held, [S.EMPTY])
-        self.assertEqual(self.shard.entries["x"].current, transaction())
+        self.assertEqual(self.decided, [S.PREPARE_ABORT])
+        self.assertEqual(self.shard.entries["x"].current, ending)
 
     def test_it_cannot_be_written(self) -> None:
         """Neither at once nor later does anything change; an id that was new is not there."""
@@ -97,7 +108,7 @@ class ShardTests(SynchronousTestCase):
         put = self.shard.put(transaction())
         self.durable(problem)
         self.failureResultOf(put, ApiError)
-        self.assertEqual((self.shard.entries, self.held), ({}, []))
+        self.assertEqual((self.shard.entries, self.decided), ({}, []))
         self.shard.hold(transaction())
         put = self.shard.put(transaction(S.ONGOING, partitions=2))
         self.durable(problem)
@@ -111,7 +122,7 @@ class ShardTests(SynchronousTestCase):
         self.shard.closed = True
         self.durable()
         self.assertEqual(self.failureResultOf(put, ApiError).value.code, ErrorCode.NOT_COORDINATOR)
-        self.assertEqual(self.held, [])
+        self.assertEqual(self.decided, [])
 
     def test_deposed_at_once(self) -> None:
         """Between a decision and the turn in which it is carried out."""
@@ -119,7 +130,7 @@ class ShardTests(SynchronousTestCase):
         self.log.waiting.pop().callback(None)
         self.shard.closed = True
         self.log.clock.advance(0)
-        self.assertEqual(self.held, [])
+        self.assertEqual(self.decided, [])
 
     def test_what_is_open(self) -> None:
         """It is known which ids have a transaction under way, and how many partitions are not over."""
