@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import click
@@ -42,7 +42,7 @@ def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")(command)
 
 
-def pairs(values: tuple[str, ...], option: str) -> dict[str, str]:
+def pairs(values: Iterable[str], option: str, example: str = "retention.ms=60000") -> dict[str, str]:
     """
     Read ``NAME=VALUE`` arguments.
 
@@ -52,7 +52,7 @@ def pairs(values: tuple[str, ...], option: str) -> dict[str, str]:
     for each in values:
         name, equals, value = each.partition("=")
         if not equals or not name.strip():
-            raise click.BadParameter(f"{each!r} is not NAME=VALUE, such as retention.ms=60000", param_hint=option)
+            raise click.BadParameter(f"{each!r} is not NAME=VALUE, such as {example}", param_hint=option)
         found[name.strip()] = value
     return found
 

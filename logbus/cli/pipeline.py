@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import click
+from attrs import field, frozen
 
 from logbus.cli.app import LazyGroup, end_by
 from logbus.cli.options import DEFAULT_BOOTSTRAP, pairs
@@ -20,6 +23,13 @@ if TYPE_CHECKING:
     from logbus.pipeline.jobs.watching import Watch
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_LOUD = (
+    "sql.execution.streaming.runtime.MicroBatchExecution",
+    "executor.Executor",
+    "scheduler.TaskSetManager",
+)
+"""Loggers of Spark that write what a job's error says."""
 
 pipeline = LazyGroup(
     name="pipeline",
@@ -54,32 +64,55 @@ class Report(Protocol):
 R = TypeVar("R", bound=Report)
 
 
+def _new_file(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """A file that can be made, which is better known before the work than after it."""
+    if value is not None:
+        directory = Path(value).absolute().parent
+        if not directory.is_dir():
+            raise click.BadParameter(f"{value}: there is no directory {directory}")
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise click.BadParameter(f"{value}: the directory {directory} cannot be written to")
+    return value
+
+
+def new_file_option(name: str, what: str) -> Callable[[F], F]:
+    """An option that takes the name of a file to write."""
+    path = click.Path(dir_okay=False, writable=True)
+    return click.option(name, type=path, metavar="FILE", callback=_new_file, help=what)
+
+
 def job_options(command: F) -> F:
-    """What each job's command takes: where Spark runs, and where its report goes."""
+    """What each job's command takes: where Spark runs, and where its report goes. The command gets a :class:`Job`."""
+
+    @wraps(command)
+    def bound(master: str | None, spark: tuple[str, ...], report: str | None, quiet: bool, **given: Any) -> Any:
+        name = str(click.get_current_context().info_name)
+        return command(job=Job(name, master, pairs(spark, "--spark", "spark.driver.memory=2g"), report, quiet), **given)
+
     for option in (
         click.option("--quiet", is_flag=True, help="Do not tell on standard error what is done."),
-        click.option(
-            "--report", type=click.Path(dir_okay=False, writable=True), help="A file for the report, which is JSON."
-        ),
-        click.option(
-            "--spark", "spark_settings", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated."
-        ),
+        new_file_option("--report", "A file for the report, which is JSON."),
+        click.option("--spark", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
         click.option(
             "--master",
             metavar="URL",
             help="Where Spark runs, such as local[2] or spark://host:7077; else all cores of this machine.",
         ),
     ):
-        command = option(command)
-    return command
+        bound = option(bound)
+    return cast(F, bound)
 
 
 def kafka_options(command: F) -> F:
-    """Where the brokers are, and how to connect to them."""
+    """Where the brokers are, and how to connect. The command gets ``kafka``: options of ``format("logbus")``."""
+
+    @wraps(command)
+    def bound(bootstrap: str, kafka: tuple[str, ...], **given: Any) -> Any:
+        return command(kafka=kafka_settings(bootstrap, kafka), **given)
+
     for option in (
         click.option(
             "--kafka",
-            "kafka_settings_",
             multiple=True,
             metavar="KEY=VALUE",
             help="A setting of the connections, such as security.protocol=SSL; may be repeated.",
@@ -95,65 +128,84 @@ def kafka_options(command: F) -> F:
             help="A broker of the cluster; several with commas between.",
         ),
     ):
-        command = option(command)
-    return command
+        bound = option(bound)
+    return cast(F, bound)
 
 
-def kafka_settings(bootstrap: str, settings: tuple[str, ...]) -> dict[str, str]:
+def kafka_settings(bootstrap: str, settings: tuple[str, ...], option: str = "--kafka") -> dict[str, str]:
     """Both as options of ``format("logbus")``."""
-    given = {"bootstrap.servers": bootstrap, **pairs(settings, "--kafka")}
+    given = {"bootstrap.servers": bootstrap, **pairs(settings, option, "security.protocol=SSL")}
     return {f"kafka.{key}": value for key, value in given.items()}
 
 
-def run_job(
-    name: str,
-    work: Callable[[SparkSession, Watch], R],
-    *,
-    master: str | None,
-    spark_settings: tuple[str, ...],
-    report: str | None,
-    quiet: bool,
-) -> R:
+@frozen
+class Job:
     """
-    Run a job in a session of its own. SIGINT and SIGTERM have it stop in order; the second one ends the process.
+    Where a job runs, and what is told of it.
 
-    :param work: the job, its options bound.
-    :returns: its report, which is written to the file ``report`` also.
+    :ivar master: see :func:`logbus.pipeline.session.session`;  ``settings``: Spark's.
+    :ivar report: a file for the report.
+    :ivar quiet: whether nothing is told while it runs.
     """
-    from logbus.pipeline.errors import PipelineError, gist
-    from logbus.pipeline.jobs.watching import Watch
-    from logbus.pipeline.session import session
 
-    settings = {"spark.ui.showConsoleProgress": "false", **pairs(spark_settings, "--spark")}
-    spark = session(f"logbus {name}", master=master, settings=settings)
-    # Only now is it known that there is one.
-    from pyspark.errors import PySparkException
+    name: str
+    master: str | None = None
+    settings: Mapping[str, str] = field(factory=dict)
+    report: str | None = None
+    quiet: bool = False
+
+    def run(self, work: Callable[[SparkSession, Watch], R]) -> R:
+        """
+        Run a job in a session of its own. SIGINT and SIGTERM have it stop in order; the second one ends the process.
+
+        :param work: the job, its options bound.
+        :returns: its report, which is written to the file also.
+        :raise LogbusError: why it failed.
+        """
+        from logbus.pipeline.errors import PipelineError, gist
+        from logbus.pipeline.jobs.watching import Watch
+        from logbus.pipeline.session import session
+
+        settings = {"spark.ui.showConsoleProgress": "false", **self.settings}
+        spark = session(f"logbus {self.name}", master=self.master, settings=settings)
+        # Only now is it known that there is one.
+        from pyspark.errors import PySparkException
+
+        _hush(spark)
+        watch = Watch() if self.quiet else Watch(lambda line: click.echo(f"{self.name}: {line}", err=True))
+
+        def interrupt(number: int, frame: object) -> None:
+            if watch.is_stopping:
+                end_by(signal.Signals(number))
+            watch.tell("stopping after what is under way; once more to stop at once")
+            watch.stop()
+
+        # After Spark has set its own.
+        before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            done = work(spark, watch)
+        except PySparkException as e:
+            raise PipelineError(gist(str(e))) from e
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            spark.stop()
+        if self.report is not None:
+            Path(self.report).write_text(json.dumps(done.as_json(), indent=2) + "\n")
+        return done
+
+
+def _hush(spark: SparkSession) -> None:
+    """Have Spark not write what the error of a job tells, with all of Java's stack; LOGBUS_DEBUG shows it."""
+    if os.environ.get("LOGBUS_DEBUG"):
+        return
     from pyspark.logger import PySparkLogger
 
-    for name_ in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        # They write what is wrong with an expression, of which the error tells, with all of Java's stack.
-        PySparkLogger.getLogger(name_).disabled = True
-    watch = Watch() if quiet else Watch(lambda line: click.echo(f"{name}: {line}", err=True))
-
-    def interrupt(number: int, frame: object) -> None:
-        if watch.is_stopping:
-            end_by(signal.Signals(number))
-        watch.tell("stopping after what is under way; once more to stop at once")
-        watch.stop()
-
-    # After Spark has set its own.
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        done = work(spark, watch)
-    except PySparkException as e:
-        raise PipelineError(gist(str(e))) from e
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        spark.stop()
-    if report is not None:
-        Path(report).write_text(json.dumps(done.as_json(), indent=2) + "\n")
-    return done
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+    log4j: Any = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    for name in _LOUD:
+        log4j.core.config.Configurator.setLevel(f"org.apache.spark.{name}", log4j.Level.OFF)
 
 
 @click.command()

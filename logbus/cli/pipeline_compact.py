@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from logbus.cli.output import print_json
-from logbus.cli.pipeline import job_options, run_job
+from logbus.cli.pipeline import Job, job_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,10 +29,7 @@ def compact(
     table: str,
     min_files: int,
     target_mb: int,
-    master: str | None,
-    spark_settings: tuple[str, ...],
-    report: str | None,
-    quiet: bool,
+    job: Job,
 ) -> None:
     """Make few large files of many small ones in a table. A load that runs into the same table is ended by it: use
     'load --compact' there.
@@ -49,5 +46,5 @@ def compact(
         found.claim()
         return run(spark, found, min_files=min_files, target_bytes=target_mb << 20)
 
-    done = run_job("compact", work, master=master, spark_settings=spark_settings, report=report, quiet=quiet)
+    done = job.run(work)
     print_json(done.as_json())

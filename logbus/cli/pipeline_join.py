@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from logbus.cli.options import pairs
 from logbus.cli.output import print_json
-from logbus.cli.pipeline import job_options, kafka_options, kafka_settings, run_job
-from logbus.cli.pipeline_options import outputs_of, query_options, text_of
+from logbus.cli.pipeline import Job, job_options, kafka_options
+from logbus.cli.pipeline_options import expressions, outputs_of, query_options, source_of, text_of
 
 if TYPE_CHECKING:
     from logbus.pipeline.jobs.payloads import Payload
@@ -70,12 +70,8 @@ def join(
     source_settings: tuple[str, ...],
     checkpoint: str,
     every: float | None,
-    bootstrap: str,
-    kafka_settings_: tuple[str, ...],
-    master: str | None,
-    spark_settings: tuple[str, ...],
-    report: str | None,
-    quiet: bool,
+    kafka: Mapping[str, str],
+    job: Job,
     **given: Any,
 ) -> None:
     """Join the events of one topic with those of another, by what they have in common and by time; or with a compacted
@@ -95,8 +91,7 @@ def join(
     from logbus.pipeline.jobs.joins import JoinOptions, TableTopic, run
     from logbus.pipeline.jobs.streaming import Running
 
-    kafka = kafka_settings(bootstrap, kafka_settings_)
-    reading = {**kafka, **pairs(source_settings, "--source")}
+    reading = {**kafka, **source_of(source_settings)}
     mine = Stream(source={"subscribe": left, **reading}, payload=_payload(left_schema, left_time), watermark=watermark)
     payload = _payload(right_schema, right_time)
     theirs: Stream | TableTopic = (
@@ -104,13 +99,13 @@ def join(
         if is_table
         else Stream(source={"subscribe": right, **reading}, payload=payload, watermark=watermark)
     )
-    columns = pairs(select, "--select")
+    columns = expressions(select, "--select", "user=l.user")
     if unknown := sorted(set(key) - columns.keys()):
         raise click.UsageError(f"--key {unknown[0]}: there is no such --select; there are {', '.join(columns)}")
     options = JoinOptions(
         left=mine,
         right=theirs,
-        on=pairs(on, "--on"),
+        on=expressions(on, "--on", "user=id"),
         select=columns,
         before=before,
         after=after,
@@ -118,14 +113,7 @@ def join(
         outputs=outputs_of(given, kafka, key),
         running=Running(checkpoint, every),
     )
-    done = run_job(
-        "join",
-        lambda spark, watch: run(spark, options, watch),
-        master=master,
-        spark_settings=spark_settings,
-        report=report,
-        quiet=quiet,
-    )
+    done = job.run(lambda spark, watch: run(spark, options, watch))
     print_json(done.as_json())
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from logbus.cli.options import when
 from logbus.cli.output import print_json
-from logbus.cli.pipeline import job_options, kafka_options, kafka_settings, run_job
+from logbus.cli.pipeline import Job, job_options, kafka_options
 from logbus.cli.pipeline_options import payload_of, payload_options
 
 
@@ -77,12 +78,8 @@ def load(
     late_after: float,
     allow_data_loss: bool,
     dry_run: bool,
-    bootstrap: str,
-    kafka_settings_: tuple[str, ...],
-    master: str | None,
-    spark_settings: tuple[str, ...],
-    report: str | None,
-    quiet: bool,
+    kafka: Mapping[str, str],
+    job: Job,
     **given: Any,
 ) -> None:
     """Load topics into a table of Parquet files, each record exactly once, however often the job is killed.
@@ -101,7 +98,7 @@ def load(
 
     if bool(topics) == bool(pattern):
         raise click.UsageError("say which topics: their names, or --pattern")
-    source = kafka_settings(bootstrap, kafka_settings_)
+    source = dict(kafka)
     source |= {"subscribePattern": pattern} if pattern else {"subscribe": ",".join(topics)}
     if since is not None:
         source["startingTimestamp"] = str(when(since, "--since"))
@@ -126,12 +123,5 @@ def load(
         follow=follow,
         late_after=late_after,
     )
-    done = run_job(
-        "load",
-        lambda spark, watch: remaining(spark, options) if dry_run else run(spark, options, watch),
-        master=master,
-        spark_settings=spark_settings,
-        report=report,
-        quiet=quiet,
-    )
+    done = job.run(lambda spark, watch: remaining(spark, options) if dry_run else run(spark, options, watch))
     print_json(done.as_json())

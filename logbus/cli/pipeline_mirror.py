@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import click
 
-from logbus.cli.options import pairs, when
+from logbus.cli.options import json_option, pairs, when
 from logbus.cli.output import print_json, print_table
-from logbus.cli.pipeline import job_options, kafka_options, kafka_settings, run_job
+from logbus.cli.pipeline import Job, job_options, kafka_options, kafka_settings
 
 
 @click.command()
@@ -32,7 +34,7 @@ from logbus.cli.pipeline import job_options, kafka_options, kafka_settings, run_
 @click.option("--any-partition", is_flag=True, help="A copy may be in another partition.")
 @click.option("--any-time", is_flag=True, help="A copy may have another time.")
 @click.option("--examples", type=click.IntRange(min=0), default=10, show_default=True, help="Differences to show.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+@json_option
 @kafka_options
 @job_options
 def mirror_check(
@@ -49,12 +51,8 @@ def mirror_check(
     any_time: bool,
     examples: int,
     as_json: bool,
-    bootstrap: str,
-    kafka_settings_: tuple[str, ...],
-    master: str | None,
-    spark_settings: tuple[str, ...],
-    report: str | None,
-    quiet: bool,
+    kafka: Mapping[str, str],
+    job: Job,
 ) -> int:
     """Check that topics of two clusters hold the same records: keys, values, headers and times, in the same partitions,
     as often. Where they do not the exit status is 1.
@@ -69,14 +67,14 @@ def mirror_check(
 
     if bool(topics) == bool(pattern):
         raise click.UsageError("say which topics: their names, or --pattern")
-    renamed = pairs(rename, "--rename")
+    renamed = pairs(rename, "--rename", "orders=here.orders")
     if pattern and renamed:
         raise click.UsageError("--rename is for topics that are named, not for --pattern")
     here = {"subscribePattern": pattern} if pattern else {"subscribe": ",".join(topics)}
     there = here if pattern else {"subscribe": ",".join(renamed.get(each, each) for each in topics)}
     options = MirrorOptions(
-        source={**kafka_settings(bootstrap, kafka_settings_), **here},
-        mirror={**kafka_settings(mirror, mirror_settings), **there},
+        source={**kafka, **here},
+        mirror={**kafka_settings(mirror, mirror_settings, "--mirror-kafka"), **there},
         rename=renamed,
         partitions=not any_partition,
         timestamps=not any_time,
@@ -86,14 +84,7 @@ def mirror_check(
         compacted=compacted,
         examples=examples,
     )
-    done = run_job(
-        "mirror-check",
-        lambda spark, watch: run(spark, options, watch),
-        master=master,
-        spark_settings=spark_settings,
-        report=report,
-        quiet=quiet,
-    )
+    done = job.run(lambda spark, watch: run(spark, options, watch))
     if as_json:
         print_json(done.as_json())
     else:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from logbus.cli.options import pairs
+
 if TYPE_CHECKING:
     from logbus.pipeline.jobs.outputs import Output
     from logbus.pipeline.jobs.payloads import Payload
@@ -101,6 +103,24 @@ def text_of(given: str) -> str:
         return str(file.read())
 
 
+def expressions(given: Sequence[str], option: str, example: str) -> dict[str, str]:
+    """
+    Read ``NAME=EXPRESSION`` arguments.
+
+    :param example: of one, for errors.
+    :raise click.BadParameter: one is not of that form, or a name comes twice.
+    """
+    found: dict[str, str] = {}
+    for each in given:
+        ((name, text),) = pairs([each], option, example).items()
+        if not text.strip():
+            raise click.BadParameter(f"{name!r} has no expression, such as {example}", param_hint=option)
+        if name in found:
+            raise click.BadParameter(f"{name!r} is there twice; each takes a name of its own", param_hint=option)
+        found[name] = text
+    return found
+
+
 def query_options(command: F) -> F:
     """How a stream is read, where results go, and how often, as :func:`outputs_of` takes it."""
     for option in (
@@ -128,6 +148,15 @@ def query_options(command: F) -> F:
     ):
         command = option(command)
     return command
+
+
+def source_of(settings: Sequence[str]) -> dict[str, str]:
+    """
+    Options of reading, as :func:`query_options` has them.
+
+    :raise click.BadParameter: one is not of the form ``KEY=VALUE``.
+    """
+    return pairs(settings, "--source", "maxOffsetsPerTrigger=100000")
 
 
 def outputs_of(given: Mapping[str, Any], kafka: Mapping[str, str], key: Sequence[str]) -> list[Output]:

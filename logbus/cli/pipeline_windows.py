@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from logbus.cli.options import pairs
 from logbus.cli.output import print_json
-from logbus.cli.pipeline import job_options, kafka_options, kafka_settings, run_job
-from logbus.cli.pipeline_options import outputs_of, payload_of, payload_options, query_options
+from logbus.cli.pipeline import Job, job_options, kafka_options
+from logbus.cli.pipeline_options import expressions, outputs_of, payload_of, payload_options, query_options, source_of
 
 
 @click.command()
@@ -45,12 +45,8 @@ def windows(
     source_settings: tuple[str, ...],
     checkpoint: str,
     every: float | None,
-    bootstrap: str,
-    kafka_settings_: tuple[str, ...],
-    master: str | None,
-    spark_settings: tuple[str, ...],
-    report: str | None,
-    quiet: bool,
+    kafka: Mapping[str, str],
+    job: Job,
     **given: Any,
 ) -> None:
     """Count or sum up the events of topics by windows of time, each window once, when no more events of it may come.
@@ -71,26 +67,18 @@ def windows(
     if bool(size) == bool(session) or (slide and not size):
         raise click.UsageError("say how windows are made: --size, --size with --slide, or --session")
     window: Window = Session(session) if session else Sliding(str(size), slide) if slide else Tumbling(str(size))
-    groups = {name: text if equals else f"`{name}`" for name, equals, text in (each.partition("=") for each in by)}
-    kafka = kafka_settings(bootstrap, kafka_settings_)
+    groups = expressions([each if "=" in each else f"{each}=`{each}`" for each in by], "--by", "page or day=date(at)")
     options = WindowsOptions(
         stream=Stream(
-            source={"subscribe": ",".join(topics), **kafka, **pairs(source_settings, "--source")},
+            source={"subscribe": ",".join(topics), **kafka, **source_of(source_settings)},
             payload=payload_of(topics, given),
             watermark=watermark,
         ),
         window=window,
         by=groups,
-        aggregates=pairs(aggregates, "--aggregate"),
+        aggregates=expressions(aggregates, "--aggregate", "paid=sum(price)"),
         outputs=outputs_of(given, kafka, ["window_start", *groups]),
         running=Running(checkpoint, every),
     )
-    done = run_job(
-        "windows",
-        lambda spark, watch: run(spark, options, watch),
-        master=master,
-        spark_settings=spark_settings,
-        report=report,
-        quiet=quiet,
-    )
+    done = job.run(lambda spark, watch: run(spark, options, watch))
     print_json(done.as_json())

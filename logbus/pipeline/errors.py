@@ -8,7 +8,7 @@ from logbus.errors import LogbusError
 
 __all__ = ["LakeError", "OptionError", "PipelineError", "TakenOver", "gist"]
 
-_OURS = re.compile(r"logbus\.(?:pipeline\.)?errors\.\w+: (.+)")
+_OURS = re.compile(r"\blogbus(?:\.\w+)+: (.+)")
 
 
 def gist(text: str) -> str:

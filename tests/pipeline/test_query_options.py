@@ -14,10 +14,11 @@ from pyspark.errors import StreamingQueryException
 
 from logbus.cli.pipeline import pipeline
 from logbus.pipeline.errors import OptionError, PipelineError, gist
-from logbus.pipeline.jobs.durations import MOST, micros, spelled
+from logbus.pipeline.jobs.durations import MOST, in_words, micros, spelled
 from logbus.pipeline.jobs.events import Stream
 from logbus.pipeline.jobs.joins import JoinOptions, TableTopic
 from logbus.pipeline.jobs.outputs import ToTopic
+from logbus.pipeline.jobs.payloads import JsonPayload
 from logbus.pipeline.jobs.streaming import Running, StreamReport, run_writer
 from logbus.pipeline.jobs.watching import Watch
 from logbus.pipeline.jobs.windows import Session, Sliding, Tumbling, WindowsOptions
@@ -38,6 +39,17 @@ class DurationTests(TestCase):
         if wanted <= MOST:
             self.assertEqual(micros("x", text, least=0), wanted)
             self.assertEqual(micros("x", spelled(wanted), least=0), wanted)
+            self.assertEqual(micros("x", in_words(wanted), least=0), wanted)
+
+    def test_how_they_are_spelled(self) -> None:
+        """As people would, so that errors can be read."""
+        for text, wanted in (
+            ("90 minutes", "1 hour 30 minutes"),
+            ("0 seconds", "0 seconds"),
+            ("8 days 1 microsecond", "1 week 1 day 1 microsecond"),
+            ("120 seconds", "2 minutes"),
+        ):
+            self.assertEqual(in_words(micros("x", text, least=0)), wanted)
 
     @given(st.text(max_size=20))
     def test_anything_else_is_refused(self, text: str) -> None:
@@ -109,6 +121,7 @@ class OptionTests(TestCase):
             {"window": Tumbling("61 minutes")},
             {"by": {"page": "page"}},
             {"window": Sliding("2 hours", "1 hour")},
+            {"stream": Stream(source=SOURCE, payload=JsonPayload(schema="at TIMESTAMP", event_time="at"))},
         ):
             self.assertNotEqual(windows(**more).identity, windows().identity)
 
@@ -173,7 +186,13 @@ class CommandTests(TestCase):
         self.refused("the size of a window is 'x'; it takes a duration", *one, "--size", "x")
         self.refused("the watermark is 'x'", *one, "--size", "1 hour", "--watermark", "x")
         self.refused("sessions are of something", *one, "--session", "1 hour")
-        self.refused("'count' is not NAME=VALUE", *one, "--size", "1 hour", "--aggregate", "count")
+        self.refused(
+            "'count' is not NAME=VALUE, such as paid=sum(price)", *one, "--size", "1 hour", "--aggregate", "count"
+        )
+        twice = ("--aggregate", "n=count(*)", "--aggregate", "n=sum(price)")
+        self.refused("--aggregate: 'n' is there twice", *one, "--size", "1 hour", *twice)
+        self.refused("--by: 'n' has no expression", *one, "--size", "1 hour", "--by", "n=")
+        self.refused("--source: 'x' is not NAME=VALUE, such as maxOffsets", *one, "--size", "1 hour", "--source", "x")
         self.refused("'endingOffsets'", *one, "--size", "1 hour", "--source", "endingOffsets=latest")
         self.refused("option 'kafka.acks'", *one, "--size", "1 hour", "--kafka", "acks=0")
         self.refused("--payload json needs --schema", *one, "--size", "1 hour", "--payload", "json")
@@ -184,10 +203,26 @@ class CommandTests(TestCase):
         one = ("join", "views", "users", "--checkpoint", "c", "--to-topic", "named", "--on", "key=key")
         two = (*one, "--select", "user=l.key")
         self.refused("Missing option '--select'", *one)
+        self.refused("--on: 'key' is there twice", *two, "--on", "key=id")
+        self.refused("--select: 'user' is there twice", *two, "--select", "user=r.id")
         self.refused("--key name: there is no such --select; there are user", *two, "--key", "name")
         self.refused("a field for the event's time needs a schema that has it", *two, "--left-time", "at")
         self.refused("after is 'soon'", *two, "--after", "soon")
         self.refused("'right' is not one of 'inner', 'left'", *two, "--kind", "right")
+
+    def test_files_that_cannot_be_written(self) -> None:
+        """They are refused before the work, and not after it."""
+        one = ("windows", "views", "--checkpoint", "c", "--to-topic", "hourly", "--size", "1 hour")
+        self.refused("'--report': /nowhere/x.json: there is no directory /nowhere", *one, "--report", "/nowhere/x.json")
+        self.refused("'--page': /nowhere/x.html: there is no directory /nowhere", "audit", "--page", "/nowhere/x.html")
+
+    def test_audits_and_mirrors(self) -> None:
+        """Pairs, and settings of the other side."""
+        self.refused("--expect: 'x' is not NAME=VALUE, such as warehouse=orders", "audit", "--expect", "x")
+        self.refused("--table: 'x' is not NAME=VALUE, such as lake=lake/orders", "audit", "--table", "x")
+        one = ("mirror-check", "orders", "--mirror", "127.0.0.1:1")
+        self.refused("--mirror-kafka: 'x' is not NAME=VALUE, such as security", *one, "--mirror-kafka", "x")
+        self.refused("--rename: 'x' is not NAME=VALUE, such as orders=here.orders", *one, "--rename", "x")
 
     def test_loads(self) -> None:
         """They share what is said of values."""
@@ -251,4 +286,5 @@ class GistTests(TestCase):
         ours = "[FOREACH_BATCH] failed\n  at x\nlogbus.pipeline.errors.LakeError: the table is damaged\n at y"
         self.assertEqual(gist(ours), "the table is damaged")
         self.assertEqual(gist("\n[PARSE_SYNTAX_ERROR] Syntax error\n\n== SQL =="), "[PARSE_SYNTAX_ERROR] Syntax error")
+        self.assertEqual(gist("worker:\nlogbus.pipeline.jobs.registry.RegistryFailed: no answer"), "no answer")
         self.assertEqual(gist("\n"), "Spark failed without a word")

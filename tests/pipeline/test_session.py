@@ -70,10 +70,10 @@ class ExtraTests(TestCase):
             with self.subTest(missing):
                 code = (
                     f"import sys; sys.modules['{missing}'] = None\n"
-                    "from logbus.cli.pipeline import run_job\n"
+                    "from logbus.cli.pipeline import Job\n"
                     "from logbus.errors import LogbusError\n"
                     "try:\n"
-                    "    run_job('x', lambda s, w: None, master=None, spark_settings=(), report=None, quiet=True)\n"
+                    "    Job('x').run(lambda s, w: None)\n"
                     "except LogbusError as e:\n"
                     "    print(e)\n"
                 )

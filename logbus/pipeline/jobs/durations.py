@@ -44,5 +44,16 @@ def micros(option: str, text: str, *, least: int = 1) -> int:
 
 
 def spelled(duration: int) -> str:
-    """Microseconds as Spark reads them."""
+    """Microseconds as Spark reads them. In days it would take those of the calendar, where clocks are changed."""
     return f"{duration} microseconds"
+
+
+def in_words(duration: int) -> str:
+    """Microseconds as people read them: the largest units first."""
+    parts = []
+    left = duration
+    for unit, length in reversed(_UNITS.items()):
+        number, left = divmod(left, length)
+        if number:
+            parts.append(f"{number} {unit}{'s' if number > 1 else ''}")
+    return " ".join(parts) or "0 seconds"

@@ -48,6 +48,12 @@ class Stream:
         """Which topics, as the options spell them."""
         return topics_of(self.source)
 
+    @property
+    def time(self) -> str:
+        """What the events' time is, for people."""
+        field_of_event = getattr(self.payload, "event_time", "")
+        return f"in {field_of_event!r}" if field_of_event else "the record's"
+
     def events(self, spark: SparkSession, metrics: str = "rows") -> DataFrame:
         """
         The events: the columns of the payload, and ``event_time``.

@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
-from logbus.pipeline.errors import OptionError, gist
-from logbus.pipeline.jobs.durations import micros, spelled
+from logbus.errors import ApiError
+from logbus.pipeline.errors import OptionError, PipelineError, gist
+from logbus.pipeline.jobs.durations import in_words, micros, spelled
 from logbus.pipeline.jobs.events import EVENT_TIME, Stream, topics_of, with_time
 from logbus.pipeline.jobs.outputs import Output
 from logbus.pipeline.jobs.payloads import Payload, RawPayload
 from logbus.pipeline.jobs.streaming import Query, Running, StreamReport, run_query
 from logbus.pipeline.jobs.watching import Watch
+from logbus.pipeline.source.lookup import Lookup
 from logbus.pipeline.source.options import read as read_options
 
 if TYPE_CHECKING:
@@ -116,11 +118,13 @@ class JoinOptions:
         return {
             "topics": self.left.topics,
             "other topics": self.right.topics,
+            "time": self.left.time,
+            "other time": self.right.time,
             "kind": self.kind,
             "keys": json.dumps(dict(self.on)),
             "columns": json.dumps(dict(self.select)),
-            "times": f"{spelled(micros('', self.before, least=0))} before, "
-            f"{spelled(micros('', self.after, least=0))} after",
+            "times": f"{in_words(micros('', self.before, least=0))} before, "
+            f"{in_words(micros('', self.after, least=0))} after",
         }
 
 
@@ -157,6 +161,7 @@ def query_of(spark: SparkSession, options: JoinOptions) -> Query:
     The join as a query.
 
     :raise OptionError: an expression is wrong.
+    :raise PipelineError: the topic that is the table is not there.
     """
     left, right = options.left.events(spark), options.right
     if isinstance(right, Stream):
@@ -167,6 +172,10 @@ def query_of(spark: SparkSession, options: JoinOptions) -> Query:
             columns=list(options.select),
         )
     table = right
+    try:
+        Lookup(read_options(table.source, streaming=False)).topics()
+    except ApiError as e:
+        raise PipelineError(f"the table cannot be read: {e}") from e
     joined(left, table.rows(spark), options)  # What is wrong is said before the first batch.
 
     def each(batch: DataFrame) -> DataFrame:

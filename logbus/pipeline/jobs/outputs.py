@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field, frozen
 
-from logbus.pipeline.errors import OptionError
+from logbus.pipeline.errors import LakeError, OptionError
 from logbus.pipeline.lake import schemas
 from logbus.pipeline.lake.manifest import Kind
 from logbus.pipeline.lake.table import Table
+from logbus.pipeline.lake.writing import settings, staged_rows, write
 from logbus.pipeline.sink.options import EXACTLY_ONCE
 from logbus.pipeline.sink.options import read as read_options
 
@@ -35,6 +36,7 @@ class Output(Protocol):
 
         :param columns: that the rows will have.
         :raise OptionError: one that is needed is not among them.
+        :raise PipelineError: the output is not there.
         """
 
     def write(self, rows: DataFrame, query: str, number: int) -> None:
@@ -74,7 +76,10 @@ class ToTopic:
 
     def open(self, spark: SparkSession, columns: Sequence[str]) -> None:
         """See :class:`Output`."""
+        from logbus.pipeline.sink.writing import check_topic
+
         _check_columns("the key", self.key, columns)
+        check_topic(read_options(self.options, streaming=False))
 
     def write(self, rows: DataFrame, query: str, number: int) -> None:
         """See :class:`Output`."""
@@ -122,7 +127,7 @@ class ToTable:
         """
         See :class:`Output`.
 
-        :raise LakeError: the rows are of another schema than the table.
+        :raise LakeError: the rows are of another schema than the table, or do not get where the table is.
         """
         table = self._table
         assert table is not None, "open() comes first"
@@ -130,11 +135,15 @@ class ToTable:
             return
         table.files.delete(table.staging)  # of an attempt that failed
         schema: Any = schemas.merged(table.files.url, table.state.schema, json.loads(rows.schema.json()))
-        writer = rows.write.mode("append")
-        if self.partitioned_by:
-            writer = writer.partitionBy(*self.partitioned_by)
-        writer.parquet(table.staging_url)
-        table.commit(Kind.LOAD, table.staged(), records=rows.count(), schema=schema, batch=(query, number))
+        with settings(rows.sparkSession):
+            write(rows, table.staging_url, self.partitioned_by)
+        records = rows.count()
+        if (found := staged_rows(rows.sparkSession, table)) != records:
+            raise LakeError(
+                f"{table.staging_url}: {records} rows were written, and its files have {found}; nothing was "
+                "committed. Is it a place that Spark's driver and all of its workers share?"
+            )
+        table.commit(Kind.LOAD, table.staged(), records=records, schema=schema, batch=(query, number))
 
 
 def column(name: str) -> Any:

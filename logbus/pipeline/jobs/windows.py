@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from attrs import field, frozen
 
 from logbus.pipeline.errors import OptionError, gist
-from logbus.pipeline.jobs.durations import micros, spelled
+from logbus.pipeline.jobs.durations import in_words, micros, spelled
 from logbus.pipeline.jobs.events import EVENT_TIME, Stream
 from logbus.pipeline.jobs.outputs import Output, column
 from logbus.pipeline.jobs.streaming import Query, Running, StreamReport, run_query
@@ -45,7 +45,7 @@ class Tumbling:
         return f.window(EVENT_TIME, spelled(micros("", self.size)))
 
     def __str__(self) -> str:
-        return f"of {spelled(micros('', self.size))}"
+        return f"of {in_words(micros('', self.size))}"
 
 
 @frozen
@@ -74,7 +74,7 @@ class Sliding:
         return f.window(EVENT_TIME, spelled(micros("", self.size)), spelled(micros("", self.slide)))
 
     def __str__(self) -> str:
-        return f"of {spelled(micros('', self.size))} every {spelled(micros('', self.slide))}"
+        return f"of {in_words(micros('', self.size))} every {in_words(micros('', self.slide))}"
 
 
 @frozen
@@ -93,7 +93,7 @@ class Session:
         return f.session_window(EVENT_TIME, spelled(micros("", self.gap)))
 
     def __str__(self) -> str:
-        return f"sessions with gaps of {spelled(micros('', self.gap))}"
+        return f"sessions with gaps of {in_words(micros('', self.gap))}"
 
 
 Window = Tumbling | Sliding | Session
@@ -140,6 +140,7 @@ class WindowsOptions:
         """What windows that are not closed yet depend on."""
         return {
             "topics": self.stream.topics,
+            "time": self.stream.time,
             "windows": str(self.window),
             "groups": json.dumps(dict(self.by)),
             "aggregates": json.dumps(dict(self.aggregates)),
