@@ -25,6 +25,7 @@ from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.jobs.audit import LAKE, AuditOptions, AuditReport, run
 from logbus.pipeline.jobs.audit_page import page
 from logbus.pipeline.jobs.audit_reading import EventReading
+from logbus.pipeline.jobs.audit_sums import rows_of
 from logbus.pipeline.jobs.audit_tables import notes_of
 from logbus.pipeline.jobs.registry import NoSuchSchema, Registry
 from logbus.pipeline.jobs.stopping import Stopped
@@ -263,6 +264,9 @@ class TestBadInput:
         assert empty.has_loss
         assert empty.unknown == ["there are no monitoring events"]
         topic = _publish(broker, [b"hello", None, encode_event(_event("shop", PRODUCER, {"t": 1}))])
+        huge = [_event("shop", PRODUCER, {"t": 2**63 - 1}, failed={"t": 2**63 - 1}) for _ in range(3)]
+        much = _run(spark, broker, _publish(broker, map(encode_event, huge)), expected=[("kitchen", "t")])
+        assert [(each.published, each.failed) for each in much.comparisons] == [(3 * (2**63 - 1),) * 2]
         noisy = _run(spark, broker, topic)
         assert (noisy.events, noisy.unreadable, noisy.has_loss) == (1, 2, False)
         assert noisy.problem.startswith(f"{topic}-0 at offset 0: ")
@@ -359,6 +363,27 @@ class TestReading:
                 reading.event(coded)
         with pytest.raises(SerializationError, match="say where the registry is"):
             EventReading().event(b"\0\0\0\0\x07" + event)
+
+    def test_a_record_becomes_rows(self) -> None:
+        """One for the event, and one for each topic; what no column can have is no event."""
+        event = _event("shop", PRODUCER, {"t": 3, "u": 1}, failed={"t": 1, "v": 2}, uncounted=5)
+        same = {
+            "id": event.id,
+            "application": "shop",
+            "role": PRODUCER,
+            "window_start": FIRST,
+            "window_ms": WINDOW,
+        }
+        assert rows_of(EventReading(), encode_event(event)) == [
+            {**same, "uncounted": 5},
+            {**same, "topic": "t", "counted": 3, "failed": 1},
+            {**same, "topic": "u", "counted": 1, "failed": None},
+            {**same, "topic": "v", "counted": None, "failed": 2},
+        ]
+        for value in (b"{}", encode_event(event).replace(b"shop", rb"\ud800")):
+            ((name, text),) = rows_of(EventReading(), value)[0].items()
+            assert name == "problem"
+            assert text.encode()
 
 
 class TestNotes:

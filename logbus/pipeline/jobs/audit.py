@@ -19,7 +19,7 @@ from logbus.client.audit_check import Comparison, Ledger, Verdict
 from logbus.client.audit_events import AUDIT_TOPIC, DEFAULT_WINDOW_MS, PRODUCER, MonitoringEvent
 from logbus.errors import ApiError
 from logbus.pipeline.errors import OptionError, PipelineError
-from logbus.pipeline.jobs.audit_reading import EventReading
+from logbus.pipeline.jobs.audit_sums import added_up
 from logbus.pipeline.jobs.audit_tables import TableCount, count_table
 from logbus.pipeline.jobs.registry import Registry
 from logbus.pipeline.jobs.stopping import stoppable
@@ -184,26 +184,17 @@ class _Audit:
             Lookup(read_options(self.options.source, streaming=False)).topics()
         except ApiError as e:
             raise PipelineError(f"the monitoring events cannot be read: {e}") from e
-        report, reading = self.report, EventReading(self.options.registry)
-        for event in reading.events(spark, self.options.source):
-            report.events += 1
-            if self.ledger.add(self.wanted(event)):
-                for topic in {*event.counts, *event.failed}:
-                    self.lengths[topic] = max(self.lengths.get(topic, 1), event.window_ms)
-                    self.some_window.setdefault(topic, event.window_start)
-        report.repeated = self.ledger.doubled
-        report.unreadable, report.problem = reading.unreadable, reading.problem
+        report, found = self.report, added_up(spark, self.options.source, self.options.registry, self.options.topics)
+        for event in found.sums:
+            self.ledger.add(event)
+            for topic in {*event.counts, *event.failed}:
+                self.lengths[topic] = max(self.lengths.get(topic, 1), event.window_ms)
+                self.some_window.setdefault(topic, event.window_start)
+        report.events, report.repeated = found.events, found.repeated
+        report.unreadable, report.problem = found.unreadable, found.problem
         if not report.events:
             report.unknown.append("there are no monitoring events")
         self.watch.tell(f"{report.events} monitoring events")
-
-    def wanted(self, event: MonitoringEvent) -> MonitoringEvent:
-        """An event without the topics that are not asked for."""
-        if not self.options.topics:
-            return event
-        counts = {topic: count for topic, count in event.counts.items() if topic in self.options.topics}
-        failed = {topic: count for topic, count in event.failed.items() if topic in self.options.topics}
-        return evolve(event, counts=counts, failed=failed)
 
     def add_table(self, name: str, url: str, table: TableCount, longest: int) -> None:
         """Have a table's counts beside those of the events."""

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
 from functools import cache
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import define, field
 
 from logbus.client.audit_events import AVRO_SCHEMA, MonitoringEvent, decode_event, event_of
 from logbus.client.serializers import SerializationError
 from logbus.pipeline.jobs.registry import NoSuchSchema, Registry
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _FRAMED = 0
 _FRAME = 5
@@ -25,31 +21,13 @@ _SCHEMAS = 1000
 @define
 class EventReading:
     """
-    Reads events; what is none is only counted.
+    Reads events, and remembers the schemas it has met.
 
     :param registry: where schemas of framed events are looked up; None: these cannot be read.
-    :ivar unreadable: records that are no events;  ``problem``: where the first is, and what is wrong with it.
     """
 
     registry: Registry | None = None
-    unreadable: int = 0
-    problem: str = ""
     _schemas: dict[int, Any] = field(factory=dict, init=False)
-
-    def events(self, spark: SparkSession, source: Mapping[str, str]) -> Iterator[MonitoringEvent]:
-        """
-        The events of a topic, one after the other.
-
-        :param source: options of ``format("logbus")``.
-        :raise RegistryFailed: the registry does not answer.
-        """
-        rows = spark.read.format("logbus").options(**source).load().select("topic", "partition", "offset", "value")
-        for row in rows.toLocalIterator(prefetchPartitions=True):
-            try:
-                yield self.event(None if row["value"] is None else bytes(row["value"]))
-            except SerializationError as e:
-                self.unreadable += 1
-                self.problem = self.problem or f"{row['topic']}-{row['partition']} at offset {row['offset']}: {e}"
 
     def event(self, value: bytes | None) -> MonitoringEvent:
         """
