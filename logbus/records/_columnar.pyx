@@ -16,11 +16,13 @@ from libc.string cimport memcpy
 from logbus.errors import DecodeError
 from logbus.records.columnar import COLUMN_LIMIT, NAME_GROWTH, ColumnData, HeaderData
 
-REVISION = 1
+REVISION = 2
 
 cdef Py_ssize_t MIN_RECORD_SIZE = 7, MIN_HEADER_SIZE = 2
 cdef int64_t MAX_MS = INT64_MAX // 1000
 cdef Py_ssize_t LIMIT = COLUMN_LIMIT, GROWTH = NAME_GROWTH
+# Of memory that is worth to be used again, and how many pieces: one is filled, one sent, and one just let go.
+cdef Py_ssize_t SPARE_LEAST = 1 << 18, SPARE_MOST = 32 << 20, SPARES = 4
 
 
 cdef struct Cells:
@@ -224,14 +226,36 @@ cdef int reserve(bytearray buffer, Py_ssize_t size) except -1:
     return 0
 
 
+cdef bytearray used_before(list spares):
+    # A piece that nobody has a view of any more: it can change its size.
+    cdef bytearray piece
+    for piece in spares:
+        try:
+            PyByteArray_Resize(piece, PyByteArray_GET_SIZE(piece) + 1)
+        except BufferError:
+            continue
+        spares.remove(piece)
+        return piece
+    return bytearray()
+
+
+cdef int spare(list spares, bytearray piece) except -1:
+    # Keep a piece that is handed over, until whoever has it lets it go.
+    if SPARE_LEAST <= PyByteArray_GET_SIZE(piece) <= SPARE_MOST:
+        if len(spares) >= SPARES:
+            del spares[0]
+        spares.append(piece)
+    return 0
+
+
 cdef class Binary:
     """A column of bytes of varying length."""
 
     cdef bytearray ends, data, valid
     cdef Py_ssize_t rows, size, nulls
 
-    def __cinit__(self):
-        self.ends, self.data, self.valid = bytearray(4), bytearray(), bytearray()
+    def __cinit__(self, list spares):
+        self.ends, self.data, self.valid = bytearray(4), used_before(spares), bytearray()
 
     cdef int begin(self, Cells *cells, Py_ssize_t rows, Py_ssize_t size) except -1:
         # Have room for so many more, and say where.
@@ -272,14 +296,18 @@ cdef class Columns:
     cdef bint with_headers, is_busy
     cdef bytearray offsets, timestamps, header_ends
     cdef Binary key, value, name, content
+    cdef list spares
 
-    def __init__(self, bint headers=False):
+    def __init__(self, bint headers=False, spares=None):
         self.with_headers = headers
+        self.spares = [] if spares is None else spares
         self.clear()
 
     cdef int clear(self) except -1:
         self.offsets, self.timestamps, self.header_ends = bytearray(), bytearray(), bytearray(4)
-        self.key, self.value, self.name, self.content = Binary(), Binary(), Binary(), Binary()
+        # Most bytes are those of values: for the rest it would be no gain.
+        self.value = Binary(self.spares)
+        self.key, self.name, self.content = Binary([]), Binary([]), Binary([])
         return 0
 
     cdef Py_ssize_t held(self) noexcept:
@@ -415,6 +443,7 @@ cdef class Columns:
             )
         PyByteArray_Resize(self.offsets, 8 * rows)
         PyByteArray_Resize(self.timestamps, 8 * rows)
+        cdef bytearray values = self.value.taken_data()
         taken = ColumnData(
             rows,
             self.offsets,
@@ -424,8 +453,9 @@ cdef class Columns:
             self.key.taken_data(),
             self.value.taken_validity(),
             self.value.taken_ends(),
-            self.value.taken_data(),
+            memoryview(values),
             headers,
         )
         self.clear()
+        spare(self.spares, values)
         return taken

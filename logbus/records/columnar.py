@@ -21,7 +21,7 @@ from logbus.records.checksum import Buffer
 from logbus.records.kernel import decode_records
 from logbus.records.record import Record
 
-REVISION = 1
+REVISION = 2
 """Grows whenever what is exported here changes: a compiled twin of another one is left alone."""
 
 COLUMN_LIMIT = (1 << 31) - 1
@@ -91,11 +91,13 @@ class Columns:
     The rows of one partition, batch by batch, until somebody takes them.
 
     :param headers: make columns of the headers, too; else they are checked and left out.
+    :param spares: memory of values that were taken and let go, to be used again: new memory costs more than what is
+        written into it. One list may do for all columns of a process. In Python it is of no use.
     """
 
     __slots__ = ("_content", "_header_offsets", "_key", "_name", "_offsets", "_timestamps", "_value", "_with_headers")
 
-    def __init__(self, headers: bool = False) -> None:
+    def __init__(self, headers: bool = False, spares: list[bytearray] | None = None) -> None:
         self._with_headers = headers
         self._clear()
 

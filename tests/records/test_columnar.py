@@ -299,6 +299,25 @@ class PropertiesTests(SynchronousTestCase):
 class CompiledColumnsTests(ColumnsTests, CompiledTwin):
     """The compiled twin."""
 
+    def test_used_again(self) -> None:
+        """Memory of values is used again once they are let go, and not before: what is held stays as it is."""
+        spares: list[bytearray] = []
+        columns = self.Columns(spares=spares)
+        held: list[tuple[ColumnData, list[Row]]] = []
+        pieces = []
+        for n in range(60):
+            for _ in range(3):
+                columns.extend(encode_record(0, 0, b"k", bytes([n]) * 200_000, ()), 1, n, 0, n, None, *ALL)
+            held.append((columns.take(), []))
+            pieces.append(id(memoryview(held[-1][0].value_data).obj))
+            held[-1] = held[-1][0], rows_of(held[-1][0])
+            for data, rows in held:
+                self.assertEqual(rows_of(data), rows)
+            data = held[-1][0]
+            del held[: max(len(held) - 2, 0)]
+            self.assertLessEqual(len(spares), 4)
+        self.assertLessEqual(len(set(pieces[-20:])), 4)
+
     def test_used_while_extended(self) -> None:
         """Whoever comes in between is refused, and the rows stay what they are."""
         if sys.version_info < (3, 12):

@@ -231,7 +231,7 @@ class FetchAhead:
             rack_id=options.rack,
         )
         timeout = options.max_wait + self._brokers.settings.request_timeout
-        response: FetchResponse = connection.request(request, timeout, version=version)
+        response: FetchResponse = connection.request(request, timeout, version=version, memory=self._brokers.memory)
         return response
 
     def _node(self) -> int:

@@ -16,6 +16,7 @@ from logbus.client.topics import Node, Partition, Topic, newest, topic_of
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.pipeline.blocking.connection import Connection
+from logbus.pipeline.blocking.memory import Memory
 from logbus.pipeline.blocking.offsets import OffsetAt, list_offsets
 from logbus.pipeline.blocking.pool import Pool
 from logbus.pipeline.blocking.retry import api_error, until_done
@@ -39,10 +40,12 @@ class Brokers:
     give the calling thread's own, :meth:`release` hands them to whichever thread is next.
 
     :ivar settings: how the brokers are reached.
+    :ivar memory: where large answers are read into.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.memory = Memory()
         self.nodes: Mapping[int, Node] = {}
         self.controller_id = -1
         self.cluster_id: str | None = None

@@ -16,6 +16,7 @@ from typing import Any
 from logbus import __version__
 from logbus.errors import ApiError, ErrorCode, ProtocolError
 from logbus.pipeline.blocking import sasl, security
+from logbus.pipeline.blocking.memory import Memory
 from logbus.pipeline.blocking.retry import api_error
 from logbus.pipeline.blocking.settings import Sasl, Settings
 from logbus.pipeline.errors import AuthenticationFailed, Disconnected, RequestTimedOut
@@ -96,19 +97,27 @@ class Connection:
             f"{name} is spoken here at versions {ours}; the broker at {self.peer} {what}",
         )
 
-    def request(self, message: Any, timeout: float | None = None, *, version: int | None = None) -> Any:
+    def request(
+        self,
+        message: Any,
+        timeout: float | None = None,
+        *,
+        version: int | None = None,
+        memory: Memory | None = None,
+    ) -> Any:
         """
         Ask, and wait for the answer.
 
         :param timeout: seconds; default: the settings'. A request that waits at the broker needs that time besides.
         :param version: default: the highest both sides speak.
+        :param memory: where the answer is read into; default: memory of its own.
         :returns: the response, whatever error codes are in it. Records in it are the caller's to keep.
         :raises RequestTimedOut: the answer did not come in time.
         :raises ApiError: UNSUPPORTED_VERSION.
         :raises EncodeError: that version cannot say what ``message`` holds.
         """
         self.send(message, version=version, timeout=timeout)
-        return self.receive(timeout)
+        return self.receive(timeout, memory)
 
     def send(
         self,
@@ -137,11 +146,12 @@ class Connection:
             self._write(joined(parts), deadline)
         self.used = time.monotonic()
 
-    def receive(self, timeout: float | None = None) -> Any:
+    def receive(self, timeout: float | None = None, memory: Memory | None = None) -> Any:
         """
         The answer to the oldest request that has none yet.
 
         :param timeout: seconds; default: the settings'.
+        :param memory: as of :meth:`request`.
         """
         if self._end is not None:
             raise Disconnected(str(self._end))
@@ -149,10 +159,11 @@ class Connection:
         deadline = time.monotonic() + seconds
         name = self._names[0] if self._names else "nothing"
         with self._breaking(name):
-            length: int = _PREFIX.unpack(self._read(_PREFIX.size, deadline))[0]
+            length: int = _PREFIX.unpack(self._read(memoryview(bytearray(_PREFIX.size)), deadline))[0]
             if not 0 <= length <= RESPONSE_MAX_BYTES:
                 raise ProtocolError(describe_bad_length(length, RESPONSE_MAX_BYTES))
-            _, response = self._wire.receive(self._read(length, deadline))
+            place = memoryview(bytearray(length)) if memory is None else memory.take(length)
+            _, response = self._wire.receive(self._read(place, deadline))
         self._names.popleft()
         self.used = time.monotonic()
         return response
@@ -257,17 +268,16 @@ class Connection:
             self._socket.settimeout(_left(deadline))
             view = view[self._socket.send(view) :]
 
-    def _read(self, size: int, deadline: float) -> bytearray:
-        """The memory is the answer's own: what is in it is not copied again."""
-        data = bytearray(size)
-        view = memoryview(data)
-        while view:
+    def _read(self, place: memoryview, deadline: float) -> memoryview:
+        """Fill a piece of memory; what is in an answer is not copied again."""
+        left = place
+        while left:
             self._socket.settimeout(_left(deadline))
-            count = self._socket.recv_into(view)
+            count = self._socket.recv_into(left)
             if not count:
                 raise ConnectionError("the broker hung up")
-            view = view[count:]
-        return data
+            left = left[count:]
+        return place
 
     @contextlib.contextmanager
     def _breaking(self, name: str) -> Any:

@@ -56,7 +56,7 @@ def read_range(
     :raises ApiError: what else brokers say that waiting does not help; CORRUPT_MESSAGE: a batch is damaged.
     :raises Disconnected: (also Unreachable) brokers were away for longer than the settings' patience.
     """
-    columns = Columns(headers)
+    columns = Columns(headers, brokers.memory.values)
     offset, stamped = start, False
     failure: Exception | None = None
     try:
