@@ -10,6 +10,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
+from logbus.records._varint cimport width, write_number, zigzag
 from logbus.records.gathering import NO_TIMESTAMP
 from logbus.records.header import HEADER_SIZE
 
@@ -18,28 +19,6 @@ REVISION = 2
 cdef Py_ssize_t _HEADER_SIZE = HEADER_SIZE
 cdef int64_t _NO_TIMESTAMP = NO_TIMESTAMP
 cdef Py_ssize_t _FIRST_ROOM = 256
-
-
-cdef inline uint64_t zigzag(int64_t n) noexcept nogil:
-    return (<uint64_t>n << 1) ^ <uint64_t>(n >> 63)
-
-
-cdef inline Py_ssize_t width(uint64_t n) noexcept nogil:
-    # How many bytes a number takes.
-    cdef Py_ssize_t found = 1
-    while n > 0x7F:
-        n >>= 7
-        found += 1
-    return found
-
-
-cdef inline uint8_t *write_number(uint8_t *at, uint64_t n) noexcept nogil:
-    while n > 0x7F:
-        at[0] = <uint8_t>(n & 0x7F | 0x80)
-        at += 1
-        n >>= 7
-    at[0] = <uint8_t>n
-    return at + 1
 
 
 cdef inline Py_ssize_t width_of(bytes data):

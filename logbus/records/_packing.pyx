@@ -11,6 +11,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from logbus.records._varint cimport width, write_number, zigzag
 from logbus.records.packing import MAX_RECORD, NO_TIMESTAMP
 
 REVISION = 2
@@ -52,28 +53,6 @@ cdef struct Packed:
     bint has_base
     Py_ssize_t row
     const char *problem
-
-
-cdef inline uint64_t zigzag(int64_t n) noexcept nogil:
-    return (<uint64_t>n << 1) ^ <uint64_t>(n >> 63)
-
-
-cdef inline int64_t width(uint64_t n) noexcept nogil:
-    # How many bytes a number takes.
-    cdef int64_t found = 1
-    while n > 0x7F:
-        n >>= 7
-        found += 1
-    return found
-
-
-cdef inline uint8_t *write_number(uint8_t *at, uint64_t n) noexcept nogil:
-    while n > 0x7F:
-        at[0] = <uint8_t>(n & 0x7F | 0x80)
-        at += 1
-        n >>= 7
-    at[0] = <uint8_t>n
-    return at + 1
 
 
 cdef inline bint is_sound(const Cells *cells, Py_ssize_t row) noexcept nogil:
