@@ -58,11 +58,6 @@ def decode_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
     return _decode(buf, pos, 32, MAX_VARINT_BYTES)
 
 
-def decode_uvarlong(buf: Buffer, pos: int) -> tuple[int, int]:
-    """Read an unsigned number of at most 64 bits; as :func:`decode_uvarint`."""
-    return _decode(buf, pos, 64, MAX_VARLONG_BYTES)
-
-
 def decode_varint(buf: Buffer, pos: int) -> tuple[int, int]:
     """Read a signed number of at most 32 bits; as :func:`decode_uvarint`."""
     n, pos = _decode(buf, pos, 32, MAX_VARINT_BYTES)

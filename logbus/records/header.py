@@ -50,7 +50,6 @@ PREFIX = Struct(">qii")
 """``base_offset``, ``length``, ``leader_epoch`` at position 0: what lies in front of the CRC's reach, but for magic."""
 PREFIX_SIZE = PREFIX.size
 BASE_OFFSET = Struct(">q")
-BASE_OFFSET_AT = 0
 OFFSET_AND_LENGTH = Struct(">qi")
 """``base_offset`` and ``length`` at position 0: all it takes to hop from batch to batch."""
 LEADER_EPOCH = Struct(">i")
@@ -61,8 +60,6 @@ CRC_AT = 17
 ATTRIBUTES = Struct(">h")
 ATTRIBUTES_AT = 21
 """Also where the CRC's reach begins."""
-LAST_OFFSET_DELTA = Struct(">i")
-LAST_OFFSET_DELTA_AT = 23
 MAX_TIMESTAMP = Struct(">q")
 MAX_TIMESTAMP_AT = 35
 
