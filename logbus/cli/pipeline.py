@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
@@ -162,37 +163,48 @@ class Job:
         :returns: its report, which is written to the file also.
         :raise LogbusError: why it failed.
         """
-        from logbus.pipeline.errors import PipelineError, gist
         from logbus.pipeline.jobs.watching import Watch
         from logbus.pipeline.session import session
 
         settings = {"spark.ui.showConsoleProgress": "false", **self.settings}
-        spark = session(f"logbus {self.name}", master=self.master, settings=settings)
-        # Only now is it known that there is one.
-        from pyspark.errors import PySparkException
-
-        _hush(spark)
         watch = Watch() if self.quiet else Watch(lambda line: click.echo(f"{self.name}: {line}", err=True))
+        has_begun = False
 
         def interrupt(number: int, frame: object) -> None:
-            if watch.is_stopping:
+            if watch.is_stopping or not has_begun:
                 end_by(signal.Signals(number))
             watch.tell("stopping after what is under way; once more to stop at once")
             watch.stop()
 
-        # After Spark has set its own.
         before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            done = work(spark, watch)
-        except PySparkException as e:
-            raise PipelineError(gist(str(e))) from e
+            # In the main thread Spark would have a handler of its own, which asks Java in the middle of another call.
+            with ThreadPoolExecutor(1) as other:
+                name = f"logbus {self.name}"
+                spark = other.submit(session, name, master=self.master, settings=settings).result()
+            has_begun = True
+            done = _done(spark, work, watch)
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-            spark.stop()
         if self.report is not None:
             Path(self.report).write_text(json.dumps(done.as_json(), indent=2) + "\n")
         return done
+
+
+def _done(spark: SparkSession, work: Callable[[SparkSession, Watch], R], watch: Watch) -> R:
+    # Only now is it known that there is one.
+    from pyspark.errors import PySparkException
+
+    from logbus.pipeline.errors import PipelineError, gist
+
+    try:
+        _hush(spark)
+        return work(spark, watch)
+    except PySparkException as e:
+        raise PipelineError(gist(str(e))) from e
+    finally:
+        spark.stop()
 
 
 def _hush(spark: SparkSession) -> None:

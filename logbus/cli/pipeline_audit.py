@@ -9,9 +9,10 @@ from pathlib import Path
 import click
 
 from logbus.cli.auditing import Question, audit_options, print_comparisons
-from logbus.cli.options import json_option, pairs
+from logbus.cli.options import json_option
 from logbus.cli.output import print_json
 from logbus.cli.pipeline import Job, job_options, kafka_options, new_file_option
+from logbus.cli.pipeline_options import named
 
 
 @click.command()
@@ -52,7 +53,7 @@ def audit(
 
     options = AuditOptions(
         source={"subscribe": asked.topic, **kafka},
-        tables=pairs(tables, "--table", "lake=lake/orders"),
+        tables=named(tables, "--table", "lake=lake/orders"),
         topics=topics,
         since_ms=asked.since_ms or 0,
         until_ms=asked.until_ms,

@@ -9,7 +9,7 @@ import click
 
 from logbus.cli.output import print_json
 from logbus.cli.pipeline import Job, job_options, kafka_options
-from logbus.cli.pipeline_options import expressions, outputs_of, query_options, source_of, text_of
+from logbus.cli.pipeline_options import named, outputs_of, query_options, source_of, text_of
 
 if TYPE_CHECKING:
     from logbus.pipeline.jobs.payloads import Payload
@@ -99,13 +99,13 @@ def join(
         if is_table
         else Stream(source={"subscribe": right, **reading}, payload=payload, watermark=watermark)
     )
-    columns = expressions(select, "--select", "user=l.user")
+    columns = named(select, "--select", "user=l.user")
     if unknown := sorted(set(key) - columns.keys()):
         raise click.UsageError(f"--key {unknown[0]}: there is no such --select; there are {', '.join(columns)}")
     options = JoinOptions(
         left=mine,
         right=theirs,
-        on=expressions(on, "--on", "user=id"),
+        on=named(on, "--on", "user=id"),
         select=columns,
         before=before,
         after=after,

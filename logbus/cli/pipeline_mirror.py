@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import click
 
-from logbus.cli.options import json_option, pairs, when
+from logbus.cli.options import json_option, when
 from logbus.cli.output import print_json, print_table
 from logbus.cli.pipeline import Job, job_options, kafka_options, kafka_settings
+from logbus.cli.pipeline_options import named
 
 
 @click.command()
@@ -67,7 +68,7 @@ def mirror_check(
 
     if bool(topics) == bool(pattern):
         raise click.UsageError("say which topics: their names, or --pattern")
-    renamed = pairs(rename, "--rename", "orders=here.orders")
+    renamed = named(rename, "--rename", "orders=here.orders")
     if pattern and renamed:
         raise click.UsageError("--rename is for topics that are named, not for --pattern")
     here = {"subscribePattern": pattern} if pattern else {"subscribe": ",".join(topics)}

@@ -103,18 +103,18 @@ def text_of(given: str) -> str:
         return str(file.read())
 
 
-def expressions(given: Sequence[str], option: str, example: str) -> dict[str, str]:
+def named(given: Sequence[str], option: str, example: str) -> dict[str, str]:
     """
-    Read ``NAME=EXPRESSION`` arguments.
+    Read ``NAME=TEXT`` arguments, such as expressions by the names of columns.
 
     :param example: of one, for errors.
-    :raise click.BadParameter: one is not of that form, or a name comes twice.
+    :raise click.BadParameter: one is not of that form, or empty, or a name comes twice.
     """
     found: dict[str, str] = {}
     for each in given:
         ((name, text),) = pairs([each], option, example).items()
         if not text.strip():
-            raise click.BadParameter(f"{name!r} has no expression, such as {example}", param_hint=option)
+            raise click.BadParameter(f"{name!r} is of nothing; it takes more, such as {example}", param_hint=option)
         if name in found:
             raise click.BadParameter(f"{name!r} is there twice; each takes a name of its own", param_hint=option)
         found[name] = text

@@ -9,7 +9,7 @@ import click
 
 from logbus.cli.output import print_json
 from logbus.cli.pipeline import Job, job_options, kafka_options
-from logbus.cli.pipeline_options import expressions, outputs_of, payload_of, payload_options, query_options, source_of
+from logbus.cli.pipeline_options import named, outputs_of, payload_of, payload_options, query_options, source_of
 
 
 @click.command()
@@ -67,7 +67,7 @@ def windows(
     if bool(size) == bool(session) or (slide and not size):
         raise click.UsageError("say how windows are made: --size, --size with --slide, or --session")
     window: Window = Session(session) if session else Sliding(str(size), slide) if slide else Tumbling(str(size))
-    groups = expressions([each if "=" in each else f"{each}=`{each}`" for each in by], "--by", "page or day=date(at)")
+    groups = named([each if "=" in each else f"{each}=`{each}`" for each in by], "--by", "page or day=date(at)")
     options = WindowsOptions(
         stream=Stream(
             source={"subscribe": ",".join(topics), **kafka, **source_of(source_settings)},
@@ -76,7 +76,7 @@ def windows(
         ),
         window=window,
         by=groups,
-        aggregates=expressions(aggregates, "--aggregate", "paid=sum(price)"),
+        aggregates=named(aggregates, "--aggregate", "paid=sum(price)"),
         outputs=outputs_of(given, kafka, ["window_start", *groups]),
         running=Running(checkpoint, every),
     )

@@ -9,13 +9,20 @@ from logbus.errors import LogbusError
 __all__ = ["LakeError", "OptionError", "PipelineError", "TakenOver", "gist"]
 
 _OURS = re.compile(r"\blogbus(?:\.\w+)+: (.+)")
+_STACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)")
 
 
 def gist(text: str) -> str:
-    """The line of Spark's long words that says what is wrong: what one of our own errors says, if there is one."""
+    """
+    The line of Spark's long words that says what is wrong: what one of our own errors says, if there is one; else the
+    end of Python's stack, if there is one; else the first line.
+    """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     ours = [found[1] for line in lines if (found := _OURS.search(line))]
-    return ours[-1] if ours else (lines or ["Spark failed without a word"])[0]
+    if ours:
+        return ours[-1]
+    ends = _STACK.findall(text)
+    return ends[-1] if ends else (lines or ["Spark failed without a word"])[0]
 
 
 class PipelineError(LogbusError):

@@ -190,6 +190,11 @@ class TestPlanted:
         }
         assert {each.role for each in report.comparisons} == {LAKE}
         assert report.notes == {"lake": ["half-0: it begins at offset 7"]}
+        typed = _run(spark, broker, topic, topics=["hlaf", "half"], expected=[("lake", "abesnt"), ("lake", "half")])
+        assert typed.unknown == ["no monitoring event tells of topic 'hlaf'"]
+        assert typed.has_loss
+        typed = _run(spark, broker, topic, expected=[("kitchen", "abesnt")])
+        assert typed.unknown == ["no monitoring event tells of topic 'abesnt'"]
         only = _run(spark, broker, topic, tables={"lake": table}, topics=["half"], since_ms=later)
         assert _verdicts(only) == {("half", 5, "lake"): ("complete", 0)}
         assert not only.has_loss

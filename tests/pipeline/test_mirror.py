@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -247,6 +248,24 @@ class TestStopping:
         with pytest.raises(Stopped), stoppable(spark, watch):
             ended.append(spark.range(10**11).selectExpr("sum(id % 7)").collect())
         assert not ended
+
+    def test_how_far_it_is_is_told(self, spark: SparkSession, tmp_path: Path) -> None:
+        """While Spark is at something: these tasks end when it has been told of them."""
+        told = tmp_path / "told"
+        said: list[str] = []
+
+        def tell(line: str) -> None:
+            said.append(line)
+            told.touch()
+
+        def wait(batches: Iterator[Any]) -> Iterator[Any]:
+            while not told.exists():
+                time.sleep(0.05)  # in another process
+            yield from batches
+
+        with stoppable(spark, Watch(tell), every=0):
+            assert spark.range(0, 6, numPartitions=2).mapInArrow(wait, "id bigint").count() == 6
+        assert said[0].endswith(" of 2 tasks are done")
 
 
 class TestOptions:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 from unittest import TestCase
@@ -191,7 +194,7 @@ class CommandTests(TestCase):
         )
         twice = ("--aggregate", "n=count(*)", "--aggregate", "n=sum(price)")
         self.refused("--aggregate: 'n' is there twice", *one, "--size", "1 hour", *twice)
-        self.refused("--by: 'n' has no expression", *one, "--size", "1 hour", "--by", "n=")
+        self.refused("--by: 'n' is of nothing", *one, "--size", "1 hour", "--by", "n=")
         self.refused("--source: 'x' is not NAME=VALUE, such as maxOffsets", *one, "--size", "1 hour", "--source", "x")
         self.refused("'endingOffsets'", *one, "--size", "1 hour", "--source", "endingOffsets=latest")
         self.refused("option 'kafka.acks'", *one, "--size", "1 hour", "--kafka", "acks=0")
@@ -220,6 +223,8 @@ class CommandTests(TestCase):
         """Pairs, and settings of the other side."""
         self.refused("--expect: 'x' is not NAME=VALUE, such as warehouse=orders", "audit", "--expect", "x")
         self.refused("--table: 'x' is not NAME=VALUE, such as lake=lake/orders", "audit", "--table", "x")
+        twice = ("--table", "lake=a", "--table", "lake=b")
+        self.refused("--table: 'lake' is there twice", "audit", *twice)
         one = ("mirror-check", "orders", "--mirror", "127.0.0.1:1")
         self.refused("--mirror-kafka: 'x' is not NAME=VALUE, such as security", *one, "--mirror-kafka", "x")
         self.refused("--rename: 'x' is not NAME=VALUE, such as orders=here.orders", *one, "--rename", "x")
@@ -232,6 +237,26 @@ class CommandTests(TestCase):
         self.refused("--payload avro needs --registry", *one, "--payload", "avro")
         registry = ("--payload", "avro", "--registry", "http://127.0.0.1:8080/registry")
         self.refused("of several topics --payload avro needs --schema or --subject", *one, "more", *registry)
+
+
+class InterruptTests(TestCase):
+    """Ctrl-C before there is a Spark that could be asked to stop."""
+
+    def test_it_ends_at_once(self) -> None:
+        """By the signal, and without a word of Spark's, which would have a handler of its own in the main thread."""
+        code = (
+            "import os, signal, threading\n"
+            "import logbus.pipeline.session as module\n"
+            "from logbus.cli.pipeline import Job\n"
+            "def session(*_, **__):\n"
+            "    assert threading.current_thread() is not threading.main_thread()\n"
+            "    os.kill(os.getpid(), signal.SIGINT)\n"
+            "    threading.Event().wait(60)\n"
+            "module.session = session\n"
+            "Job('x').run(lambda spark, watch: None)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
+        self.assertEqual((done.returncode, done.stderr), (-signal.SIGINT, ""))
 
 
 class StartTests(TestCase):
@@ -287,4 +312,8 @@ class GistTests(TestCase):
         self.assertEqual(gist(ours), "the table is damaged")
         self.assertEqual(gist("\n[PARSE_SYNTAX_ERROR] Syntax error\n\n== SQL =="), "[PARSE_SYNTAX_ERROR] Syntax error")
         self.assertEqual(gist("worker:\nlogbus.pipeline.jobs.registry.RegistryFailed: no answer"), "no answer")
+        stack = (
+            "[SOME] Failed: Traceback (most recent call last):\n  File x\n    y()\nAttributeError: no y\n SQLSTATE: 1"
+        )
+        self.assertEqual(gist(stack), "AttributeError: no y")
         self.assertEqual(gist("\n"), "Spark failed without a word")

@@ -208,6 +208,12 @@ def test_what_is_wrong_is_said_at_once(spark: SparkSession, broker: Broker, tmp_
     refused("the key is of the column 'city', which is not there", outputs=[to_topic(broker, "x", "city")])
     refused("a directory is of the column 'city'", outputs=[ToTable(str(tmp_path / "t"), ["city"])])
     refused("a query needs an output: a topic or a table", outputs=[])
+    # What was mistyped and never began is nobody's checkpoint.
+    checkpoint = tmp_path / "mended"
+    with pytest.raises(PipelineError, match="there is no topic 'nowhere', which is to be read"):
+        run(spark, options(broker, "nowhere", [Seen({})], checkpoint))
+    run(spark, options(broker, "wrong", [Seen({})], checkpoint, window=Tumbling("2 hours")))
+    assert json.loads((checkpoint / "logbus.json").read_text())["windows"] == "of 2 hours"
     with Broker({"auto.create.topics.enable": "false"}) as strict, pytest.raises(PipelineError, match="no topic 'x'"):
         run(spark, options(broker, "wrong", [to_topic(strict, "x")], tmp_path / "checkpoint"))
     assert not (tmp_path / "checkpoint" / "offsets").exists()

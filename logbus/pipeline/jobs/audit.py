@@ -194,6 +194,11 @@ class _Audit:
         report.unreadable, report.problem = found.unreadable, found.problem
         if not report.events:
             report.unknown.append("there are no monitoring events")
+        else:
+            # A name that is mistyped would have nothing to be missed.
+            named = {*self.options.topics, *(topic for _, topic in self.options.expected if self.is_wanted(topic))}
+            told = self.lengths.keys()
+            report.unknown += [f"no monitoring event tells of topic {topic!r}" for topic in sorted(named - told)]
         self.watch.tell(f"{report.events} monitoring events")
 
     def add_table(self, name: str, url: str, table: TableCount, longest: int) -> None:

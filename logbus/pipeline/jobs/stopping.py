@@ -1,8 +1,9 @@
-"""Ends what Spark is at when a job that cannot stop half-way is asked to."""
+"""Tells how far Spark is, and ends what it is at when a job that cannot stop half-way is asked to."""
 
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +13,11 @@ from logbus.pipeline.errors import PipelineError
 from logbus.pipeline.jobs.watching import Watch
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 _LOOK = 0.2
+_TELL = 10.0
 
 
 class Stopped(PipelineError):
@@ -22,10 +25,11 @@ class Stopped(PipelineError):
 
 
 @contextmanager
-def stoppable(spark: SparkSession, watch: Watch) -> Iterator[None]:
+def stoppable(spark: SparkSession, watch: Watch, every: float = _TELL) -> Iterator[None]:
     """
-    While it lasts, a request to stop ends what this thread has Spark do.
+    While it lasts, a request to stop ends what this thread has Spark do, and it is told how far that is.
 
+    :param every: seconds between two times.
     :raise Stopped: it was asked to stop.
     """
     from py4j.protocol import Py4JError
@@ -36,7 +40,12 @@ def stoppable(spark: SparkSession, watch: Watch) -> Iterator[None]:
     over = threading.Event()
 
     def look() -> None:
+        told = time.monotonic()
         while not over.wait(_LOOK):
+            if time.monotonic() - told >= every:
+                told = time.monotonic()
+                if line := _progress(context):
+                    watch.tell(line)
             if watch.is_stopping:
                 # Again and again: a job may begin just behind the first time. The tag is one of the context's: a
                 # session finds its own only in the thread that gave them.
@@ -57,3 +66,12 @@ def stoppable(spark: SparkSession, watch: Watch) -> Iterator[None]:
         context.removeJobTag(tag)
     if watch.is_stopping:
         raise Stopped("stopped before it was done: there is nothing to report")
+
+
+def _progress(context: SparkContext) -> str:
+    """How many tasks of the stages that Spark is at are done; "": it is at none."""
+    tracker = context.statusTracker()
+    stages = [found for each in tracker.getActiveStageIds() if (found := tracker.getStageInfo(each)) is not None]
+    if not stages:
+        return ""
+    return f"{sum(each.numCompletedTasks for each in stages)} of {sum(each.numTasks for each in stages)} tasks are done"

@@ -96,8 +96,8 @@ class StreamReport:
     last_batch: int = field(default=-1, repr=False)
 
     def as_json(self) -> dict[str, Any]:
-        """All of it."""
-        return asdict(self)
+        """All of it, but where counting stands."""
+        return asdict(self, filter=lambda each, _: each.name != "last_batch")
 
 
 def run_query(
@@ -196,6 +196,11 @@ def _note(spark: SparkSession, query: Query, checkpoint: str) -> None:
         raise PipelineError(f"{checkpoint}/{NOTE} is damaged: {e}") from e
     if not isinstance(known, dict):
         raise PipelineError(f"{checkpoint}/{NOTE} is damaged: it is no object")
+    if known != mine and not files.names("offsets"):
+        # Nothing was read yet: who has mistyped something can mend it.
+        files.delete(NOTE)
+        files.create(NOTE, json.dumps(mine, indent=1).encode())
+        return
     for name in {**known, **mine}:
         if known.get(name) != mine.get(name):
             raise OptionError(
