@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from logbus.errors import LogbusError
+from logbus.pipeline.brief import brief
+
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
     from logbus.pipeline.sink.columns import Columns
     from logbus.pipeline.sink.options import SinkOptions
     from logbus.pipeline.sink.writing import BatchWriter, StreamWriter
     from logbus.pipeline.source.batch import LogbusBatchReader
-    from logbus.pipeline.source.stream import LogbusStreamReader
 
 
 class LogbusDataSource(DataSource):
@@ -28,13 +31,19 @@ class LogbusDataSource(DataSource):
         """As in ``format("logbus")``."""
         return "logbus"
 
+    @brief
     def schema(self) -> StructType:
-        """Of what is read."""
+        """
+        Of what is read. Spark asks for it when a table or stream is named: the first moment to look at the options.
+
+        :raises OptionError: names the option that is wrong, and what it takes.
+        """
         from logbus.pipeline.source import options as source_options
         from logbus.pipeline.source.schema import source_schema
 
-        return source_schema(source_options.include_headers(self.options))
+        return source_schema(source_options.check(self.options)["includeHeaders"])
 
+    @brief
     def reader(self, schema: StructType) -> LogbusBatchReader:
         """
         For ``spark.read``.
@@ -49,20 +58,23 @@ class LogbusDataSource(DataSource):
         check_schema(schema, options.include_headers)
         return LogbusBatchReader(options)
 
-    def streamReader(self, schema: StructType) -> LogbusStreamReader:
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """
-        For ``spark.readStream``.
-
-        :raises OptionError: names the option that is wrong, and what it takes.
+        For ``spark.readStream``. Of a wrong option the reader tells when it is asked for offsets, which is before any
+        task: Spark answers what is raised here with an error of its own, which hides it.
         """
         from logbus.pipeline.source import options as source_options
         from logbus.pipeline.source.schema import check_schema
-        from logbus.pipeline.source.stream import LogbusStreamReader
+        from logbus.pipeline.source.stream import LogbusStreamReader, RefusedReader
 
-        options = source_options.read(self.options, streaming=True)
-        check_schema(schema, options.include_headers)
+        try:
+            options = source_options.read(self.options, streaming=True)
+            check_schema(schema, options.include_headers)
+        except LogbusError as e:
+            return RefusedReader(e)
         return LogbusStreamReader(options)
 
+    @brief
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """
         For ``DataFrame.write``.
@@ -78,6 +90,7 @@ class LogbusDataSource(DataSource):
             raise OptionError("a topic cannot be overwritten: rows are only added to it; use mode('append')")
         return BatchWriter(*self._sink(schema, streaming=False))
 
+    @brief
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """
         For ``DataFrame.writeStream``: raises what :meth:`writer` raises. In output mode ``complete`` the rows of each

@@ -155,11 +155,12 @@ class Table:
         :returns: by the names as documented.
         :raises OptionError: a value is wrong.
         """
-        lowered = {name.lower(): (name, value) for name, value in given.items()}
+        lowered = {name.lower(): value for name, value in given.items()}
         values = {}
         for name, option in self._options.items():
             found = lowered.get(prefix + name)
-            values[option.name] = option.default if found is None else option.read(found[1], found[0])
+            # Errors have the names as documented: Spark hands over its own spelling of what was given.
+            values[option.name] = option.default if found is None else option.read(found, prefix + option.name)
         return values
 
 

@@ -119,6 +119,15 @@ class OptionTests(SynchronousTestCase):
         self.refused("did you mean kafka.isolation.level", kafka__isolation_level="read_committed")
         self.refused("option 'zzz' is not known; there are subscribe, subscribePattern", zzz="1")
 
+    def test_spark_spells_names_in_its_own_way(self) -> None:
+        """An error has the name as it is documented."""
+        self.refused("option 'failOnDataLoss': 'no' cannot be used", failondataloss="no")
+        self.refused("option 'kafka.isolation.level': 'x' cannot be used", **{"KAFKA.isolation.LEVEL": "x"})
+
+    def test_a_path(self) -> None:
+        """``load("orders")`` is a slip, and what is meant has another name."""
+        self.refused("load() takes no path here; the option 'subscribe' says", path="orders")
+
     def test_what_is_refused(self) -> None:
         """What Spark's Kafka source refuses, and what we cannot do; in any case."""
         for name, why in REFUSED.items():

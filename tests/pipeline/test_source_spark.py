@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from pyspark.errors import AnalysisException, StreamingQueryException
 
 from logbus.pipeline.source.arrow import SCHEMA, SCHEMA_WITH_HEADERS
 from logbus.pipeline.source.schema import source_schema
@@ -221,6 +222,31 @@ def test_wrong_options_stop_before_any_task(spark: SparkSession, broker: Broker)
         spark.readStream.format("logbus").options(
             **{"kafka.bootstrap.servers": broker.bootstrap, "subscribe": "t", "endingOffsets": "latest"}
         ).load().writeStream.format("noop").start().processAllAvailable()
+
+
+def test_errors_are_brief(spark: SparkSession, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has mistyped something sees the sentence, and neither the way through our code nor errors of Spark's own."""
+    brokers = {"kafka.bootstrap.servers": broker.bootstrap}
+    with pytest.raises(AnalysisException) as table:
+        read(spark, broker, subscribe="t", failOnDataLoss="no")
+    with pytest.raises(AnalysisException) as missing:
+        read(spark, broker, subscribe="not-there").collect()
+    with pytest.raises(AnalysisException) as named:
+        spark.readStream.format("logbus").options(**brokers, subscribe="t", startingOffset="x").load()
+    ending = spark.readStream.format("logbus").options(**brokers, subscribe="t", endingOffsets="latest").load()
+    with pytest.raises(StreamingQueryException) as stream:
+        ending.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
+    for caught, words in (
+        (table, "errors.OptionError: option 'failOnDataLoss': 'no' cannot be used; it takes true or false"),
+        (missing, "errors.ApiError: there is no topic 'not-there', which is to be read"),
+        (named, "errors.OptionError: option 'startingoffset' is not known; did you mean startingOffsets"),
+        (stream, "errors.OptionError: option 'endingOffsets' is for batches; a stream has no end"),
+    ):
+        told = str(caught.value).partition("=== Streaming Query ===")[0]
+        assert words in told
+        frames = [line for line in told.splitlines() if line.lstrip().startswith("File ") and "pyspark" not in line]
+        assert len(frames) == 1, told
+        assert "UnboundLocalError" not in told
 
 
 def test_a_stream_goes_on_where_it_was(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:

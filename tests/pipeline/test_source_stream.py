@@ -8,9 +8,10 @@ from unittest.mock import patch
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.errors import ApiError
 from logbus.pipeline.blocking import brokers_for
 from logbus.pipeline.errors import DataLossFound
-from logbus.pipeline.source import options, stream
+from logbus.pipeline.source import lookup, options, stream
 from logbus.pipeline.source.batch import LogbusBatchReader
 from logbus.pipeline.source.stream import LogbusStreamReader
 from tests.pipeline.sockets import SocketCluster
@@ -142,6 +143,31 @@ class StreamTests(SynchronousTestCase):
         now = self.reader(subscribe="t,u", failOnDataLoss="false")
         now.prepareForTriggerAvailableNow()
         self.assertEqual(self.next(now, start)["t"], {"0": 11, "1": 10})
+
+    def test_a_topic_that_goes_just_now(self) -> None:
+        """Between two requests: it is told as if it had gone before, and soon."""
+        reader = self.reader(subscribe="t,u", **{"kafka.default.api.timeout.ms": "60000"})
+        for when in (-1, -2):
+            self.cluster.answers.clear()
+            log = self.cluster.add("u", 1)[0]
+            log.put(b"a", b"b")
+            start = self.next(reader, reader.initialOffset())
+            log.put(b"c")
+
+            def offsets(node: int, message: Any, when: int = when) -> Any:
+                if message.topics[0].partitions[0].timestamp == when:
+                    self.cluster.topics.pop("u", None)
+
+            self.cluster.answers[2] = offsets
+            with patch.object(lookup, "_PATIENCE", 0.05), self.assertRaises(DataLossFound) as caught:
+                self.next(reader, start)
+            self.assertIn("u-0 is gone", str(caught.exception))
+        self.cluster.answers.clear()
+        self.cluster.add("u", 1)[0].put(b"a", b"b")
+        self.cluster.answers[2] = offsets
+        batch = LogbusBatchReader(self.options(streaming=False, subscribe="t,u"))
+        with self.assertRaisesRegex(ApiError, "there is no partition u-0 any more: its topic was deleted"):
+            batch.partitions()
 
     def test_an_old_leader_is_asked_again(self) -> None:
         """An end before what was read may be a mistake; if it is not, the log was truncated."""

@@ -17,6 +17,7 @@ from logbus.pipeline.blocking import transactions
 from logbus.pipeline.blocking.brokers import Brokers, brokers_for
 from logbus.pipeline.blocking.producing import Producer
 from logbus.pipeline.blocking.transactions import Identity
+from logbus.pipeline.brief import brief
 from logbus.pipeline.errors import PipelineError
 from logbus.pipeline.sink import exactly_once
 from logbus.pipeline.sink.columns import Columns
@@ -47,14 +48,17 @@ class BatchWriter(DataSourceArrowWriter):
         else:
             self.run = Run(str(uuid.uuid4()), None)
 
+    @brief
     def write(self, iterator: Iterator[Any]) -> Written:
         """One task's rows; runs on a worker."""
         return write_task(self.options, self.columns, self.run, iterator)
 
+    @brief
     def commit(self, messages: Sequence[Any]) -> None:
         """All tasks are done; runs on the driver."""
         commit(self.options, messages)
 
+    @brief
     def abort(self, messages: Sequence[Any]) -> None:
         """A task failed for good; runs on the driver."""
         abort(self.options, messages)
@@ -67,14 +71,17 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self.options = options
         self.columns = columns
 
+    @brief
     def write(self, iterator: Iterator[Any]) -> Written:
         """One task's rows of a batch; runs on a worker."""
         return write_task(self.options, self.columns, _run_of_stream(), iterator)
 
+    @brief
     def commit(self, messages: Sequence[Any], batchId: int) -> None:
         """All tasks of a batch are done; runs on the driver."""
         commit(self.options, messages)
 
+    @brief
     def abort(self, messages: Sequence[Any], batchId: int) -> None:
         """A task failed for good; runs on the driver."""
         abort(self.options, messages)

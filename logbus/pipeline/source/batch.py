@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from logbus.pipeline.brief import brief
 from logbus.pipeline.source.lookup import Lookup, ids_of
 from logbus.pipeline.source.options import SourceOptions
 from logbus.pipeline.source.planning import ranges_of, split
@@ -19,6 +20,7 @@ class LogbusBatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
+    @brief
     def partitions(self) -> Sequence[InputPartition]:
         """One task for each range; where they end is decided here."""
         options = self._options

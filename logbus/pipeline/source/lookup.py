@@ -12,7 +12,7 @@ from logbus.client.topics import Topic
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.pipeline.blocking import Brokers, brokers_for
-from logbus.pipeline.blocking.retry import until_done
+from logbus.pipeline.blocking.retry import Patience, until_done
 from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.source.options import Assign, SourceOptions, Subscribe
 from logbus.pipeline.source.positions import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, Position
@@ -79,13 +79,17 @@ class Lookup:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
         return [each for each in selection.partitions if each in set(there)]
 
-    def first(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offsets that are kept."""
-        return self._asked(dict.fromkeys(partitions, EARLIEST))
+    def first(self, partitions: Iterable[TopicPartition], *, may_go: bool = False) -> dict[TopicPartition, int]:
+        """
+        The first offsets that are kept.
 
-    def last(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The ends; with read_committed, where the first open transaction begins."""
-        return self._asked(dict.fromkeys(partitions, LATEST))
+        :param may_go: leave out a partition whose topic is deleted just now; else it is an error.
+        """
+        return self._asked(dict.fromkeys(partitions, EARLIEST), may_go)
+
+    def last(self, partitions: Iterable[TopicPartition], *, may_go: bool = False) -> dict[TopicPartition, int]:
+        """The ends; with read_committed, where the first open transaction begins. ``may_go``: see :meth:`first`."""
+        return self._asked(dict.fromkeys(partitions, LATEST), may_go)
 
     def resolve(
         self, position: Position, partitions: Iterable[TopicPartition], *, ending: bool
@@ -122,9 +126,31 @@ class Lookup:
                 )
         return {each: LATEST if offset < 0 else offset for each, offset in found.items()}
 
-    def _asked(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        committed = self.options.fetching.committed
-        return {each: found.offset for each, found in self.brokers.offsets(times, committed).items()}
+    def _asked(self, times: Mapping[TopicPartition, int], may_go: bool = False) -> dict[TopicPartition, int]:
+        settings, wanted = self.options.settings, dict(times)
+        patience = Patience.of(settings)
+        while True:
+            try:
+                asked = self.brokers.offsets(wanted, self.options.fetching.committed, min(_PATIENCE, settings.patience))
+                return {each: found.offset for each, found in asked.items()}
+            except Exception as e:
+                gone = self._gone(wanted, e)
+                if gone and not may_go:
+                    what = f"there is no partition {gone[0]} any more: its topic was deleted"
+                    raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what) from e
+                for each in gone:
+                    del wanted[each]
+                if not gone:
+                    patience.failed(e)
+
+    def _gone(self, wanted: Iterable[TopicPartition], error: Exception) -> list[TopicPartition]:
+        """Partitions of which a leader knows nothing, since they are not there any more."""
+        if not isinstance(error, ApiError) or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return []
+        topics = self.brokers.metadata({each.topic for each in wanted})
+        return sorted(
+            each for each in wanted if each.topic not in topics or each.partition not in topics[each.topic].partitions
+        )
 
 
 def ids_of(topics: Mapping[str, Topic]) -> dict[str, uuid.UUID]:

@@ -267,6 +267,27 @@ class SourceOptions:
     fetching: FetchOptions
 
 
+def check(given: Mapping[str, str]) -> dict[str, Any]:
+    """
+    Check all that is the same for batches and streams.
+
+    :param given: names in any case.
+    :returns: the values of :data:`TABLE`.
+    :raises OptionError: names the first that is wrong, and what it takes.
+    """
+    if any(name.lower() == "path" for name in given):
+        raise OptionError("load() takes no path here; the option 'subscribe' says which topics are read")
+    check_names(given, TABLE, [CONNECTION, FETCHING], prefix=_PREFIX, refused=REFUSED, no_effect=NO_EFFECT)
+    values = TABLE.read(given)
+    Settings.from_options(given, _PREFIX)
+    FETCHING.read(given, _PREFIX)
+    _selection(values)
+    least, most = values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"]
+    if least is not None and most is not None and least > most:
+        raise OptionError(f"option 'minOffsetsPerTrigger': {least} is more than maxOffsetsPerTrigger, {most}")
+    return values
+
+
 def read(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """
     Read and check all options.
@@ -274,8 +295,7 @@ def read(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     :param given: names in any case.
     :raises OptionError: names the first that is wrong, and what it takes.
     """
-    check_names(given, TABLE, [CONNECTION, FETCHING], prefix=_PREFIX, refused=REFUSED, no_effect=NO_EFFECT)
-    values = TABLE.read(given)
+    values = check(given)
     settings = Settings.from_options(given, _PREFIX)
     fetching = FETCHING.read(given, _PREFIX)
     selection = _selection(values)
@@ -289,9 +309,6 @@ def read(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     else:
         starting = starting or Everywhere(EARLIEST)
         _check_batch(starting, ending or Everywhere(LATEST))
-    least, most = values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"]
-    if least is not None and most is not None and least > most:
-        raise OptionError(f"option 'minOffsetsPerTrigger': {least} is more than maxOffsetsPerTrigger, {most}")
     return SourceOptions(
         settings=settings,
         selection=selection,
@@ -302,8 +319,8 @@ def read(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         include_headers=values["includeHeaders"],
         min_partitions=values["minPartitions"],
         max_records_per_partition=values["maxRecordsPerPartition"],
-        max_offsets_per_trigger=most,
-        min_offsets_per_trigger=least,
+        max_offsets_per_trigger=values["maxOffsetsPerTrigger"],
+        min_offsets_per_trigger=values["minOffsetsPerTrigger"],
         max_trigger_delay=values["maxTriggerDelay"],
         end_retries=values["fetchOffset.numRetries"],
         end_retry_interval=values["fetchOffset.retryIntervalMs"],
@@ -314,13 +331,6 @@ def read(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
             max_wait=fetching["fetch.max.wait.ms"],
             rack=fetching["client.rack"],
         ),
-    )
-
-
-def include_headers(given: Mapping[str, str]) -> bool:
-    """Whether there is to be a column ``headers``."""
-    return bool(
-        TABLE.read({name: value for name, value in given.items() if name.lower() == "includeheaders"})["includeHeaders"]
     )
 
 

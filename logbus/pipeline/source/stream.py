@@ -15,7 +15,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from logbus.errors import LogbusError
 from logbus.model import TopicPartition
+from logbus.pipeline.brief import brief
 from logbus.pipeline.source.checkpoint import Checkpoint, beginning
 from logbus.pipeline.source.lookup import Lookup, ids_of
 from logbus.pipeline.source.options import SourceOptions
@@ -39,6 +41,7 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Planning.
 
+    @brief
     def initialOffset(self) -> dict[str, Any]:
         """Where a stream begins that has no checkpoint. It is asked for more than once, and stays where it is."""
         if self._initial is None:
@@ -56,10 +59,12 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self._options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
+    @brief
     def prepareForTriggerAvailableNow(self) -> None:
         """Read what there is now, in as many batches as it takes, and nothing that comes later."""
         self._target = self._now(Checkpoint({}))
 
+    @brief
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """
         The end of the next batch: ``start`` itself if there is to be none.
@@ -79,6 +84,7 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """How far the stream could read, for progress reports."""
         return None if self._latest is None else spelled(self._latest)
 
+    @brief
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """
         One task for each range.
@@ -88,7 +94,7 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun, stop = Checkpoint.read(start), Checkpoint.read(end)
         topics = self._lookup.brokers.metadata({each.topic for each in stop.offsets})
         there = {TopicPartition(name, index) for name, topic in topics.items() for index in topic.partitions}
-        first = self._lookup.first(sorted(there & stop.offsets.keys()))
+        first = self._lookup.first(sorted(there & stop.offsets.keys()), may_go=True)
         offsets, sentences = beginning(begun, stop, ids_of(topics), first)
         lost(self._options, sentences)
         ranges = ranges_of(offsets, {each: stop.offsets[each] for each in offsets}, stop.ids)
@@ -120,7 +126,7 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known = {each.topic for each in begun.offsets} if self._options.fail_on_data_loss else None
         for attempt in range(self._options.end_retries + 1):
             topics = self._lookup.topics(known)
-            ends = Checkpoint(self._lookup.last(self._lookup.partitions(topics)), ids_of(topics))
+            ends = Checkpoint(self._lookup.last(self._lookup.partitions(topics), may_go=True), ids_of(topics))
             back = [
                 each
                 for each, offset in ends.offsets.items()
@@ -134,7 +140,7 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _admitted(self, begun: Checkpoint, end: Checkpoint, limit: ReadLimit) -> Offsets | None:
         """How far the next batch goes; None: there is none for now."""
         options = self._options
-        first = self._lookup.first(end.offsets)
+        first = self._lookup.first(end.offsets, may_go=True)
         start, sentences = beginning(begun, end, end.ids, first)
         if self._target is None and isinstance(limit, (ReadMinRows, ReadMaxRows)):
             at_least = options.min_offsets_per_trigger
@@ -147,3 +153,33 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows):
             return limited(start, end.offsets, limit.max_rows)
         return end.offsets
+
+
+class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """
+    Stands for a stream whose options are wrong.
+
+    :param problem: is raised when Spark asks where the stream is.
+    """
+
+    def __init__(self, problem: LogbusError) -> None:
+        self._problem = problem
+
+    @brief
+    def initialOffset(self) -> dict[str, Any]:
+        """See the class."""
+        raise self._problem
+
+    @brief
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """See the class."""
+        raise self._problem
+
+    @brief
+    def prepareForTriggerAvailableNow(self) -> None:
+        """See the class."""
+        raise self._problem
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """There is nothing to be read."""
+        return iter(())
