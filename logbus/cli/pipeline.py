@@ -87,6 +87,9 @@ def job_options(command: F) -> F:
 
     @wraps(command)
     def bound(master: str | None, spark: tuple[str, ...], report: str | None, quiet: bool, **given: Any) -> Any:
+        from logbus.pipeline import check_packages
+
+        check_packages()  # Commands import what needs them.
         name = str(click.get_current_context().info_name)
         return command(job=Job(name, master, pairs(spark, "--spark", "spark.driver.memory=2g"), report, quiet), **given)
 
@@ -181,7 +184,7 @@ class Job:
             # In the main thread Spark would have a handler of its own, which asks Java in the middle of another call.
             with ThreadPoolExecutor(1) as other:
                 name = f"logbus {self.name}"
-                spark = other.submit(session, name, master=self.master, settings=settings).result()
+                spark = other.submit(session, name, master=self.master, settings=settings, quiet=self.quiet).result()
             has_begun = True
             done = _done(spark, work, watch)
         finally:

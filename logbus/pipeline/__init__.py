@@ -22,16 +22,41 @@ It needs the extra ``spark`` and a Java runtime of version 17 or newer: ``pip in
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+from logbus.errors import LogbusError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+__all__ = ["Missing", "check_packages", "register"]
+
+_PACKAGES = ("pyspark", "pandas", "pyarrow")
+
+
+class Missing(LogbusError):
+    """Something that the pipeline needs is not installed; the message says how to install it."""
+
+
+def check_packages() -> None:
+    """
+    See whether the extra ``spark`` is installed.
+
+    :raise Missing: it is not.
+    """
+    for name in _PACKAGES:
+        if find_spec(name) is None:
+            raise Missing(f"the pipeline needs {name}, which is not installed: pip install 'logbus[spark]'")
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("logbus")`` known to a session, for batches and streams, in both directions."""
+    """
+    Make ``format("logbus")`` known to a session, for batches and streams, in both directions.
+
+    :raise Missing: a package is not installed.
+    """
+    check_packages()
     from logbus.pipeline.datasource import LogbusDataSource
 
     spark.dataSource.register(LogbusDataSource)

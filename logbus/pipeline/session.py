@@ -11,19 +11,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logbus.errors import LogbusError
-from logbus.pipeline import register
+from logbus.pipeline import Missing, check_packages, register
+from logbus.pipeline.errors import OptionError, PipelineError, gist
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MIN_JAVA = 17
 _INSTALL_JAVA = "on Debian or Ubuntu: apt-get install openjdk-17-jre-headless"
+_MASTER = re.compile(r"local(-cluster)?(\[[0-9*, ]+\])?|yarn|[a-z0-9]+://\S+")
+_QUIET = Path(__file__).with_name("quiet.properties")
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
-
-
-class Missing(LogbusError):
-    """Something that the pipeline needs is not installed; the message says how to install it."""
 
 
 def check_java(environ: Mapping[str, str] = os.environ) -> int:
@@ -53,7 +51,19 @@ def check_java(environ: Mapping[str, str] = os.environ) -> int:
     return version
 
 
-def session(name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
+def check_master(master: str) -> None:
+    """
+    :raise OptionError: it is nothing that Spark knows: it would say so with all of Java's stack.
+    """
+    if not _MASTER.fullmatch(master):
+        raise OptionError(
+            f"master is {master!r}; it takes local, local[2], local[*], spark://HOST:PORT, k8s://URL or yarn"
+        )
+
+
+def session(
+    name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None, quiet: bool = False
+) -> SparkSession:
     """
     A session in which ``format("logbus")`` is known: the running one, or a new one.
 
@@ -61,29 +71,61 @@ def session(name: str, *, master: str | None = None, settings: Mapping[str, str]
     :param master: where it runs, such as ``local[2]`` or ``spark://host:7077``; None: as ``spark-submit`` says, or
         else all cores of this machine.
     :param settings: Spark's own, such as ``{"spark.driver.memory": "2g"}``; they win over ours.
+    :param quiet: have Spark log errors only; of a new session.
     :raise Missing: pyspark or Java is not installed.
+    :raise OptionError: Spark knows no such master.
+    :raise PipelineError: Spark does not start.
     """
-    try:
-        import pandas  # noqa: F401
-        import pyarrow  # noqa: F401
-        from pyspark.sql import SparkSession
-    except ImportError as e:
-        raise Missing(f"the pipeline needs {e.name}, which is not installed: pip install 'logbus[spark]'") from e
+    check_packages()
+    from pyspark.sql import SparkSession
+
+    given = dict(settings or {})
+    for one in (master, given.get("spark.master")):
+        if one is not None:
+            check_master(one)
     check_java()
     # Spark's workers are started as 'python3' unless told otherwise, which may be one without logbus.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    given = dict(settings or {})
     if master is None and "spark.master" not in given and "PYSPARK_GATEWAY_PORT" not in os.environ:
         master = "local[*]"
     defaults = {"spark.sql.session.timeZone": "UTC"}
     if master is not None and master.startswith("local["):
         # Spark's own default is for clusters: here 200 tasks of next to nothing each would be what takes the time.
         defaults["spark.sql.shuffle.partitions"] = "8"
+    if quiet and not os.environ.get("LOGBUS_DEBUG"):
+        if "PYSPARK_GATEWAY_PORT" in os.environ:
+            defaults["spark.log.level"] = "ERROR"
+        else:
+            # From the beginning. That Java warns of a module of Spark's cannot be helped.
+            defaults["spark.driver.extraJavaOptions"] = f'"-Dlog4j2.configurationFile={_QUIET}"'
     builder = SparkSession.builder.appName(name)
     for key, value in {**defaults, **given}.items():
         builder = builder.config(key, value)
     if master is not None:
         builder = builder.master(master)
-    spark = builder.getOrCreate()
-    register(spark)
+    return _started(builder)
+
+
+def _started(builder: SparkSession.Builder) -> SparkSession:
+    from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark import SparkContext
+    from pyspark.errors import PySparkException
+
+    had = SparkContext._active_spark_context
+    try:
+        spark = builder.getOrCreate()
+        register(spark)
+    except (PySparkException, Py4JError) as e:
+        left = SparkContext._active_spark_context
+        if left is not None and left is not had:
+            left.stop()
+        said = str(e.java_exception.getMessage()) if isinstance(e, Py4JJavaError) else str(_root(e))
+        raise PipelineError(f"Spark does not start: {gist(said)}") from e
     return spark
+
+
+def _root(error: Exception) -> Exception:
+    """The error behind errors of Spark's, which names what is wrong."""
+    while isinstance(cause := getattr(error, "_cause", None), Exception):
+        error = cause
+    return error

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from unittest import TestCase
 
-from logbus.pipeline.session import MIN_JAVA, Missing, check_java
+from logbus.pipeline import Missing
+from logbus.pipeline.errors import OptionError
+from logbus.pipeline.session import MIN_JAVA, check_java, check_master
 
 
 class JavaTests(TestCase):
@@ -61,6 +64,55 @@ class JavaTests(TestCase):
             check_java({"JAVA_HOME": str(self.home)})
 
 
+class StartTests(TestCase):
+    """What Spark itself would tell with its stack, or not at all."""
+
+    def run_code(self, code: str) -> subprocess.CompletedProcess[str]:
+        """Run Python in a process of its own, in which no Spark has been started."""
+        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=180, check=True)
+
+    def test_masters(self) -> None:
+        """One that Spark has not is named, with those that it has."""
+        for good in (
+            "local",
+            "local[2]",
+            "local[*]",
+            "local[*,4]",
+            "spark://h:7077,i:7077",
+            "k8s://https://h:1",
+            "yarn",
+        ):
+            check_master(good)
+        for wrong in ("lokal", "local[x]", "h:7077", "spark://", "local[2]x", ""):
+            with (
+                self.subTest(wrong),
+                self.assertRaisesRegex(OptionError, f"^master is {re.escape(repr(wrong))}; it ta"),
+            ):
+                check_master(wrong)
+
+    def test_settings(self) -> None:
+        """A setting that Spark does not take is named; the next session in the process is none of its business."""
+        done = self.run_code(
+            "from logbus.errors import LogbusError\n"
+            "from logbus.pipeline.session import session\n"
+            "quiet = {'spark.ui.enabled': 'false', 'spark.ui.showConsoleProgress': 'false'}\n"
+            "for wrong in ('spark.sql.shuffle.partitions', 'spark.task.cpus'):\n"
+            "    try:\n"
+            "        session('x', master='local[1]', settings={**quiet, wrong: 'many'}, quiet=True)\n"
+            "    except LogbusError as e:\n"
+            "        print(e)\n"
+            "spark = session('x', master='local[1]', settings=quiet, quiet=True)\n"
+            "print(spark.range(3).count())\n"
+            "spark.stop()\n"
+        )
+        lines = done.stdout.splitlines()
+        for line, name in zip(lines, ("spark.sql.shuffle.partitions", "spark.task.cpus"), strict=False):
+            self.assertRegex(line, rf"^Spark does not start: .* The value 'many' in the config \"{name}\" is invalid")
+        self.assertEqual(lines[2:], ["3"])
+        said = [line for line in done.stderr.splitlines() if "ERROR" not in line and "incubator" not in line]
+        self.assertEqual(said, [], "it was to be quiet")
+
+
 class ExtraTests(TestCase):
     """Without the extra."""
 
@@ -82,4 +134,22 @@ class ExtraTests(TestCase):
                 )
                 self.assertRegex(
                     done.stdout, rf"needs {missing}[\w.]*, which is not installed: pip install 'logbus\[spark\]'"
+                )
+
+    def test_no_pyspark_for_commands(self) -> None:
+        """Each says so, before it imports what is missing."""
+        code = (
+            "import sys; sys.modules['pyspark'] = None\n"
+            "from logbus.cli.app import run_app\n"
+            "sys.exit(run_app(['pipeline', *sys.argv[1:]]))\n"
+        )
+        for arguments in (["load", "t", "--table", "x"], ["compact", "--table", "x"]):
+            with self.subTest(arguments[0]):
+                done = subprocess.run(
+                    [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60, check=False
+                )
+                self.assertEqual(done.returncode, 1)
+                self.assertEqual(
+                    done.stderr,
+                    "logbus: the pipeline needs pyspark, which is not installed: pip install 'logbus[spark]'\n",
                 )
