@@ -42,7 +42,7 @@ def compact(
     from logbus.pipeline.lake.table import Table
 
     def work(spark: SparkSession, watch: Watch) -> CompactionReport:
-        found = Table.at(spark, table)
+        found = Table.existing(spark, table)
         found.claim()
         return run(spark, found, min_files=min_files, target_bytes=target_mb << 20)
 

@@ -113,7 +113,7 @@ def test_json(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """Events become columns, by their own time; what cannot be read goes to quarantine, each with its reason."""
     topic = make(broker)
     at = "2024-05-01T23:30:00Z"
-    good = [_json(user="ü", at=at, e=1), _json(user="u", at=at, extra={"x": 1}), _json(at=at, e=None)]
+    good = [_json(user="ü", at=at, e=1), _json(user="u", at=at, extra={"x": [1]}), _json(at=at, e=None)]
     bad = {
         None: "there is no value",
         b"": "the value is empty",
@@ -126,6 +126,9 @@ def test_json(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
         _json(user="u", at=at) + b"x": "something follows the JSON object",
         _json(user="u", at=at) * 2: "something follows the JSON object",
         _json(user="u", at=at) + b"," + _json(user="u", at=at): "something follows the JSON object",
+        _json(user="u", at=at) + b"]": "something follows the JSON object",
+        _json(user="u", at=at) + b",0]": "something follows the JSON object",
+        _json(user="u", at=at) + b"] " + _json(user="u", at=at): "something follows the JSON object",
         b"{'at': '2024'}": "the value is not JSON of the schema",
         _json(user="u"): "there is no time in 'at'",
     }
@@ -159,6 +162,41 @@ def test_late_events_and_new_columns(spark: SparkSession, broker: Broker, tmp_pa
     with pytest.raises(LakeError, match="column 'user' is string in the table and integer in the new rows"):
         load(spark, broker, tmp_path, topic, payload=JsonPayload(schema="user INT"))
     assert Table.at(spark, str(tmp_path)).state == table.state, "it was claimed before its schema was looked at"
+
+
+def test_a_payload_that_was_forgotten(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """Bytes do not become new columns of a table of events, nor events of one of bytes."""
+    topic = make(broker)
+    fill(broker, topic, [_json(user="u")])
+    read, raw = tmp_path / "read", tmp_path / "raw"
+    payload = JsonPayload(schema="user STRING")
+    load(spark, broker, read, topic, payload=payload)
+    load(spark, broker, raw, topic)
+    fill(broker, topic, [_json(user="v")])
+    for table, wrong, words in (
+        (read, {}, "in columns of their own .* would have them in one column of bytes"),
+        (raw, {"payload": payload}, "in one column of bytes .* would have them in columns of their own"),
+    ):
+        with pytest.raises(LakeError, match=words):
+            load(spark, broker, table, topic, **wrong)
+        assert held(spark, table) == [(topic, 0, 0)]
+    assert load(spark, broker, raw, topic).records == load(spark, broker, read, topic, payload=payload).records == 1
+
+
+def test_what_is_counted_before_a_commit(
+    spark: SparkSession, broker: Broker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Records in quarantine of several days are counted without a word in Spark's log."""
+    topic = make(broker)
+    fill(broker, topic, [b"odd"] * 3, times=lambda number: BASE + 24 * number * HOUR)
+    context = spark.sparkContext
+    context.setLogLevel("WARN")
+    try:
+        capfd.readouterr()
+        assert load(spark, broker, tmp_path, topic, payload=JsonPayload(schema="user STRING")).quarantined == 3
+        assert "FileStreamSink" not in capfd.readouterr().err
+    finally:
+        context.setLogLevel("ERROR")
 
 
 def test_a_reason_that_changes_while_a_batch_is_written(

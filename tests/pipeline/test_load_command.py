@@ -11,42 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from logbus.cli.app import run_app
 from logbus.pipeline.jobs import load as loads
 from logbus.testing import Broker
 from tests.pipeline.loading import BASE, fill, held, make
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-class Kept:
-    """A session that outlives the command that uses it."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._spark, name)
-
-    def stop(self) -> None:
-        """It is needed by other tests."""
-
-
-@pytest.fixture
-def command(
-    spark: SparkSession, broker: Broker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
-    """Runs ``logbus pipeline load``; its status, and what it says on both outputs."""
-    monkeypatch.setattr("logbus.pipeline.session.session", lambda *_, **__: Kept(spark))
-    monkeypatch.setenv("LOGBUS_BOOTSTRAP", broker.bootstrap)
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        status = run_app(["pipeline", *map(str, arguments)])
-        said = capsys.readouterr()
-        return status, said.out, said.err
-
-    return run
 
 
 def test_load(
@@ -152,4 +122,23 @@ def test_refused(broker: Broker, tmp_path: Path, command: Callable[..., tuple[in
             assert (status, out) == (1, ""), said
             assert words in said
             assert "internal error" not in said
+    for url, words in (
+        ("s3a://bucket/t", "s3a: store cannot make a file appear only if there is none"),
+        ("hdfs://nohost.invalid:1/t", "hdfs://nohost.invalid:1/t: java.net.UnknownHostException: nohost.invalid"),
+    ):
+        status, out, said = command("load", topic, "--table", url)
+        assert (status, out) == (1, "")
+        assert said.splitlines()[-1].startswith("logbus: ")
+        assert words in said
     assert not table.exists()
+    status, out, said = command("compact", "--table", table)
+    assert (status, out) == (1, "")
+    assert said == f"logbus: file://{table} is not a table of logbus: there is no _logbus/commits\n"
+    assert not table.exists(), "a slip of the pen makes no table"
+
+
+def test_no_topic_yet(tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
+    """A pattern that finds nothing is no error, and is told."""
+    status, out, said = command("load", "--pattern", "^nothing-like-it$", "--table", tmp_path / "t")
+    assert (status, json.loads(out)["records"]) == (0, 0)
+    assert said == "load: there is no topic yet whose name matches, and nothing to load\n"

@@ -29,6 +29,9 @@ _FIRST_TIME, _LAST_TIME = "0001-01-01 00:00:00Z", "9999-12-31 23:59:59.999999Z"
 
 _ATTEMPTS = 3
 
+_RAW = "timestampType"
+"""A column that only rows with values as they are have: no event may have one of this name."""
+
 
 @frozen
 class Written:
@@ -67,7 +70,9 @@ class Batches:
         """
         self.payload.check()
         nothing = self.spark.createDataFrame([], source_schema(self.headers))
-        self._schema(self._good(self.payload.parsed(nothing)))
+        good = self._good(self.payload.parsed(nothing))
+        self._check_kind(good.columns)
+        self._schema(good)
 
     def write(self, ranges: Mapping[TopicPartition, Range]) -> Written:
         """
@@ -124,6 +129,19 @@ class Batches:
 
     def _schema(self, rows: DataFrame) -> Any:
         return schemas.merged(self.table.files.url, self.table.state.schema, json.loads(rows.schema.json()))
+
+    def _check_kind(self, names: list[str]) -> None:
+        """Of a payload that was forgotten the columns would be new ones, which a table may get."""
+        url, schema = self.table.files.url, self.table.state.schema
+        if schema is None:
+            return
+        was_raw, is_raw = (_RAW in each for each in ([field["name"] for field in schema["fields"]], names))
+        if was_raw != is_raw:
+            kinds = ["columns of their own (payload json or avro)", "one column of bytes (payload raw)"]
+            raise LakeError(
+                f"{url}: its rows have the values in {kinds[was_raw]}, and the new ones would have them in "
+                f"{kinds[is_raw]}; load these into a table of their own, or with the payload that it was loaded with"
+            )
 
     def _rows(self, ranges: Mapping[TopicPartition, Range]) -> DataFrame:
         """Exactly these ranges."""

@@ -204,10 +204,13 @@ class _Load:
     def look(self) -> Offer:
         """What there is; what of it is lost is noted in the table, and not asked for again."""
         offer = self.offers.look(self.table.state)
-        for sentence in offer.losses:
+        sentences = [*offer.losses]
+        if not offer.wanted:
+            sentences.append("there is no topic yet whose name matches, and nothing to load")
+        for sentence in sentences:
             if sentence not in self.told:
                 self.watch.tell(sentence)
-                self.told.add(sentence)
+        self.told = set(sentences)
         if lost := {each: of.lost for each, of in offer.wanted.items() if of.lost}:
             self.table.commit(Kind.LOSS, offsets=_by_topic(lost, offer.ids))
             for each, offsets in lost.items():

@@ -114,8 +114,9 @@ class JsonPayload:
             "allowSingleQuotes": "false",
             "allowNonNumericNumbers": "false",
         }
-        # from_json stops behind the first object.
-        objects = f.coalesce(f.json_array_length(f.concat(f.lit("["), text, f.lit("]"))), f.lit(0))
+        # from_json stops behind the first object. In brackets it is the one element of an array; what ends the array
+        # itself, "{}]", ends it behind as many elements however many are put behind it.
+        follows = (_elements(text, "]") != 1) | (text.contains("]") & (_elements(text, ",0]") != 2))
         event = f.from_json(text, wide, options)
         rows = rows.withColumn("_read", event)
         names = [f.col(f"_read.`{name}`").alias(name) for name in kind.names]
@@ -129,7 +130,7 @@ class JsonPayload:
                 .when(~f.is_valid_utf8(f.col("value")), "the value is not UTF-8")
                 .when(f.col("_read").isNull(), "the value is empty")
                 .when(f.col(f"_read.{_CORRUPT}").isNotNull(), "the value is not JSON of the schema")
-                .when(objects != 1, "something follows the JSON object")
+                .when(follows, "something follows the JSON object")
                 .when(f.col(TIME).isNull(), f"there is no time in {self.event_time!r}")
                 .otherwise(f.lit(None).cast("string")),
             )
@@ -142,6 +143,13 @@ class JsonPayload:
 
     def _kind(self) -> Any:
         return checked(self.schema, self.event_time, self.into)
+
+
+def _elements(text: Any, ending: str) -> Any:
+    """How many elements the array has that a text in brackets is; 0: it is none."""
+    from pyspark.sql import functions as f
+
+    return f.coalesce(f.json_array_length(f.concat(f.lit("["), text, f.lit(ending))), f.lit(0))
 
 
 def quoted(path: str) -> str:

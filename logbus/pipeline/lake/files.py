@@ -165,6 +165,7 @@ def files_at(spark: SparkSession, url: str) -> Files:
     """
     from logbus.pipeline.lake.hadoop import HadoopFiles, java_errors
 
+    _check_store(url, url)  # Of those that Hadoop may have no driver for.
     with java_errors(url):
         path = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(url)  # type: ignore[union-attr]
         fs = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
@@ -172,8 +173,13 @@ def files_at(spark: SparkSession, url: str) -> Files:
     scheme, _, rest = qualified.partition(":")
     if scheme == "file":
         return LocalFiles(Path(f"/{rest.lstrip('/')}"))
+    _check_store(url, qualified)
+    return HadoopFiles(spark, qualified)
+
+
+def _check_store(url: str, qualified: str) -> None:
+    scheme = qualified.partition(":")[0]
     if scheme in UNSAFE:
         raise LakeError(
             f"{url}: a {scheme}: store cannot make a file appear only if there is none; use a local directory or HDFS"
         )
-    return HadoopFiles(spark, qualified)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from logbus.pipeline.errors import LakeError
+from logbus.pipeline.errors import LakeError, gist
 from logbus.pipeline.lake.files import draft_of
 
 if TYPE_CHECKING:
@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 def java_errors(what: str) -> Iterator[None]:
     """Errors of Java's as those that Python has for the same, or that are ours."""
     from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
 
     try:
         yield
+    except PySparkException as e:  # What Spark knows of Java's errors, such as those of wrong arguments.
+        raise LakeError(f"{what}: {gist(str(e))}") from e
     except Py4JJavaError as e:
         kind = e.java_exception.getClass().getSimpleName()
         if kind == "FileAlreadyExistsException":

@@ -96,6 +96,18 @@ class Table:
         table.refresh()
         return table
 
+    @classmethod
+    def existing(cls, spark: SparkSession, url: str) -> Table:
+        """
+        The table at a URL or a path, which somebody has written to.
+
+        :raise LakeError: there is none, or it is damaged.
+        """
+        table = cls.at(spark, url)
+        if not table.state.number:
+            raise LakeError(f"{table.files.url} is not a table of logbus: there is no {COMMITS}")
+        return table
+
     @property
     def staging(self) -> str:
         """Where this job's files go before they are committed, relative to the table."""

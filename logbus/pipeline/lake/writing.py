@@ -59,7 +59,12 @@ def staged_rows(spark: SparkSession, table: Table, base: str = "") -> int:
 
     :param base: ``_quarantine``, or "" for the rows that could be read.
     """
-    if not any(each.path.startswith(f"{QUARANTINE}/") == (base == QUARANTINE) for each in table.staged()):
+    url = f"{table.staging_url}/{base}" if base else table.staging_url
+    paths = [each.path for each in table.staged() if each.path.startswith(f"{QUARANTINE}/") == (base == QUARANTINE)]
+    if not paths:
         return 0
-    # Spark takes a path whose last name begins with '_' for a mistake.
-    return spark.read.parquet(f"{table.staging_url}/{base}/*" if base else table.staging_url).count()
+    if not base:
+        return spark.read.parquet(url).count()
+    # Spark takes a path whose last name begins with '_' for a mistake, and of one with '*' it logs that it is no file.
+    inner = sorted({path.split("/")[1] for path in paths})
+    return spark.read.option("basePath", url).parquet(*(f"{url}/{name}" for name in inner)).count()
