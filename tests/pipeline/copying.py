@@ -1,8 +1,9 @@
 """
 A driver that copies one topic to another, exactly once, until its input is closed: then it copies what is left, and
-ends. It says ``batch N SECONDS`` for each batch that is done.
+ends.
 
-It is run as a process of its own, ``python -m tests.pipeline.copying '{"bootstrap": ...}'``, so that it can be killed.
+It is run as a process of its own, ``python -m tests.pipeline.copying '{"bootstrap": ...}'``, so that it can be killed;
+its tasks and its commits come to points where they can be held (:mod:`.kill_points`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import sys
 import threading
 from typing import Any
 
+from logbus.pipeline.errors import gist
 from logbus.pipeline.session import session
+from tests.pipeline.held import HeldSource
 
 
 def main(asked: dict[str, Any]) -> None:
@@ -22,7 +25,7 @@ def main(asked: dict[str, Any]) -> None:
     """
     spark = session("copying", master=asked["master"], settings=asked["settings"])
     spark.sparkContext.setLogLevel("ERROR")
-    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "50")
+    spark.dataSource.register(HeldSource)
     rows = (
         spark.readStream.format("logbus")
         .option("kafka.bootstrap.servers", asked["bootstrap"])
@@ -47,26 +50,17 @@ def main(asked: dict[str, Any]) -> None:
         closed.set()
 
     threading.Thread(target=listen, daemon=True).start()
-    said: set[int] = set()
-
-    def say() -> None:
-        for each in query.recentProgress:
-            # Spark tells of what is idle, too.
-            if each["numInputRows"] and each["batchId"] not in said:
-                said.add(each["batchId"])
-                print(f"batch {each['batchId']} {each['durationMs']['triggerExecution'] / 1000}", flush=True)
-
-    while query.isActive and not closed.wait(0.05):
-        say()
+    while query.isActive and not closed.wait(0.1):
+        pass
     if query.isActive:
         query.processAllAvailable()
-        say()
         query.stop()
     error = query.exception()
     spark.stop()
     if error is not None:
-        print(f"failed {error}", flush=True)
+        print("failed:", gist(str(error)), flush=True)
         sys.exit(1)
+    print("done", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,25 @@
 """
-Kill drivers and executors at random moments, and look what became of the records::
+Kill drivers and executors at chosen points and at random moments, and look what became of the records::
 
     python -m tests.pipeline.kills --sink --rounds 20
     python -m tests.pipeline.kills --load --rounds 20
+
+SIGTERM and Ctrl-C end it with all that it has started.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import signal
 import sys
+from types import FrameType
 
-from attrs import asdict
+
+def _end(number: int, _: FrameType | None) -> None:
+    """Leave everything that was entered; a second signal does not disturb that."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 def main() -> int:
@@ -26,13 +34,16 @@ def main() -> int:
     asked = parser.parse_args()
     if not asked.sink and not asked.load:
         parser.error("what is to be killed? --sink or --load")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
     from tests.pipeline import kill_load, kill_sink
 
     is_right = True
-    for is_asked, kills in ((asked.sink, kill_sink), (asked.load, kill_load)):
+    for is_asked, name, kills in ((asked.sink, "sink", kill_sink), (asked.load, "load", kill_load)):
         if is_asked:
             report = kills.run(asked.rounds, asked.seed, lambda line: print(line, flush=True))
-            print(json.dumps(asdict(report), indent=2))
+            print(f"\n{name}, seed {asked.seed}: {'right' if report.is_right else 'WRONG'}")
+            print(*report.lines(), sep="\n", flush=True)
             is_right &= report.is_right
     return 0 if is_right else 1
 

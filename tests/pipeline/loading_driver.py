@@ -1,56 +1,90 @@
 """
 A driver that loads a topic into a table and follows it, until its input is closed: then it loads what is left, and
-ends. It says ``told ...`` for each thing that the load tells, and in the end ``found`` with rows and different offsets.
+ends. The last thing that it says is ``found``, with rows and different offsets.
 
 It is run as a process of its own, ``python -m tests.pipeline.loading_driver '{"bootstrap": ...}'``, so that it can be
-killed; or so that it kills itself before one of the steps by which files come, move and go.
+killed; its own steps and its tasks' are points where it can be held (:mod:`.kill_points`).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import threading
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from logbus.pipeline.jobs.load import LoadOptions, run
 from logbus.pipeline.jobs.payloads import JsonPayload
 from logbus.pipeline.jobs.watching import Watch
+from logbus.pipeline.lake import table as tables
 from logbus.pipeline.lake.files import LocalFiles
+from logbus.pipeline.lake.manifest import Commit
 from logbus.pipeline.session import session
+from tests.pipeline.held import HeldSource
+from tests.pipeline.kill_points import at
 
-STEPS = ("create", "move", "delete", "sync")
+BATCH_OFFSETS = 150
+COMPACT = 2
+"""Batches: they make enough files."""
 
 
-def _mortal(left: int) -> None:
-    """Kill this process and its Java before the step with this number."""
-    steps = iter(range(left, -1, -1))
+def _have_points() -> None:
+    """
+    The points of a commit are named for its kind: ``load-written``, its files are there; ``load-drafted``, and the
+    commit under another name; ``load-made``, and the commit; ``load-file-gone``, an old file is deleted;
+    ``load-file-moved``, a new one is where it belongs; ``load-done``, all are.
+    """
+    commit, settle = tables.Table.commit, tables.Table._settle
+    link, move, delete = os.link, LocalFiles.move, LocalFiles.delete
+    settling = ""
 
-    def dying(step: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
-            if next(steps) == 0:
-                os.killpg(os.getpgid(0), signal.SIGKILL)
-            return step(*arguments)
+    def committing(self: Any, kind: Any, *arguments: Any, **content: Any) -> Commit:
+        at(f"{kind.value}-written")
+        return commit(self, kind, *arguments, **content)
 
-        return call
+    def linking(draft: Path, target: Path) -> None:
+        what = json.loads(draft.read_bytes()).get("kind", "snapshot")
+        at(f"{what}-drafted")
+        link(draft, target)
+        at(f"{what}-made")
 
-    for name in STEPS:
-        setattr(LocalFiles, name, dying(getattr(LocalFiles, name)))
+    def deleting(self: LocalFiles, path: str) -> None:
+        delete(self, path)
+        if path.endswith(".parquet"):
+            at(f"{settling}-file-gone")
+
+    def moving(self: LocalFiles, source: str, target: str) -> None:
+        move(self, source, target)
+        at(f"{settling}-file-moved")
+
+    def settled(self: Any, of: Commit) -> None:
+        nonlocal settling
+        settling = of.kind.value
+        settle(self, of)
+        at(f"{settling}-done")
+
+    for owner, name, function in (
+        (tables.Table, "commit", committing),
+        (tables.Table, "_settle", settled),
+        (os, "link", linking),
+        (LocalFiles, "move", moving),
+        (LocalFiles, "delete", deleting),
+    ):
+        setattr(owner, name, function)
 
 
 def main(asked: dict[str, Any]) -> None:
     """
-    :param asked: ``bootstrap``, ``topic``, ``table``, ``master``, ``settings`` of Spark; ``steps`` to live for, or
-        null.
+    :param asked: ``bootstrap``, ``topic``, ``table``, ``master``, ``settings`` of Spark.
     """
     spark = session("loading", master=asked["master"], settings=asked["settings"])
     spark.sparkContext.setLogLevel("ERROR")
-    if asked["steps"] is not None:
-        _mortal(asked["steps"])
-    watch = Watch(lambda line: print("told", line, flush=True))
+    spark.dataSource.register(HeldSource)
+    _have_points()
+    tables.SNAPSHOT_EVERY, tables.KEEP = 12, 24  # type: ignore[misc]
+    watch = Watch()
 
     def listen() -> None:
         sys.stdin.read()
@@ -62,12 +96,17 @@ def main(asked: dict[str, Any]) -> None:
 
     def load(batch_offsets: int, follow: float | None, watch: Watch) -> None:
         options = LoadOptions(
-            source=source, table=asked["table"], payload=payload, batch_offsets=batch_offsets, compact=3, follow=follow
+            source=source,
+            table=asked["table"],
+            payload=payload,
+            batch_offsets=batch_offsets,
+            compact=COMPACT,
+            follow=follow,
         )
         run(spark, options, watch)
 
-    load(400, 0.05, watch)
-    load(1_000_000, None, Watch(watch.tell))  # What is left may be much.
+    load(BATCH_OFFSETS, 0.05, watch)
+    load(1_000_000, None, Watch())
     rows = spark.read.parquet(asked["table"]).select("partition", "offset")
     print("found", rows.count(), rows.distinct().count(), flush=True)
     spark.stop()

@@ -40,7 +40,7 @@ class NotStarted(Exception):
 class _Part:
     """A process of Spark's, and what it says."""
 
-    def __init__(self, name: str, *arguments: str, memory: str = "256m") -> None:
+    def __init__(self, name: str, *arguments: str, directory: str, memory: str = "256m") -> None:
         import pyspark
 
         home = Path(pyspark.__file__).parent
@@ -51,6 +51,7 @@ class _Part:
             "SPARK_DAEMON_MEMORY": memory,
             "SPARK_DAEMON_JAVA_OPTS": _SMALL,
             "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_DIRS": directory,
             "PYSPARK_PYTHON": sys.executable,
         }
         self._lines: queue.Queue[str | None] = queue.Queue()
@@ -114,12 +115,12 @@ class Standalone:
     def __enter__(self) -> Standalone:
         try:
             where = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-            self._parts.append(_Part("master.Master", *where))
+            self._parts.append(_Part("master.Master", *where, directory=self._directory))
             self.url = self._parts[0].wait_for(_MASTER)[1]
             for number in range(self._count):
                 room = ("--cores", str(self._cores), "--memory", self._memory)
                 work = ("--work-dir", f"{self._directory}/worker-{number}")
-                self._parts.append(_Part("worker.Worker", *where, *room, *work, self.url))
+                self._parts.append(_Part("worker.Worker", *where, *room, *work, self.url, directory=self._directory))
             for part in self._parts[1:]:
                 part.wait_for(_WORKER)
         except BaseException:

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 
-import pytest
 from confluent_kafka import Producer
 
 from logbus.testing import Broker
 from tests.pipeline.standalone import SECONDS, Standalone, driver, end, kill
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Standalone]:
-    """A master and two workers."""
-    with Standalone() as cluster:
-        yield cluster
 
 
 def fill(broker: Broker, topic: str, count: int) -> list[list[object]]:
@@ -30,17 +21,17 @@ def fill(broker: Broker, topic: str, count: int) -> list[list[object]]:
     return sorted(rows)  # type: ignore[type-var]
 
 
-def test_executors_read_what_was_written(cluster: Standalone) -> None:
+def test_executors_read_what_was_written(standalone: Standalone) -> None:
     """All rows, once, by two of them; one that is killed meanwhile is made up for."""
     with Broker({"num.partitions": "2"}) as broker:
         written = fill(broker, "t", 2000)
         slow = json.dumps({"kafka.fetch.max.bytes": "1000", "minPartitions": "8"})
-        process = driver("tests.pipeline.reading_driver", cluster.url, broker.bootstrap, "t", slow)
+        process = driver("tests.pipeline.reading_driver", standalone.url, broker.bootstrap, "t", slow)
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "reading\n"
             for _ in range(SECONDS * 10):
-                running = cluster.executors()
+                running = standalone.executors()
                 if len(running) == 2:
                     break
                 threading.Event().wait(0.1)

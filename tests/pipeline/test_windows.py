@@ -263,6 +263,7 @@ def test_a_backlog_that_is_left_and_taken_up_again(spark: SparkSession, broker: 
     assert starts == list(range(11))
 
 
+@pytest.mark.spark
 def test_the_command(broker: Broker, tmp_path: Path) -> None:
     """It reports what it does, and ends in order when it is told to."""
     topics(broker, "commanded", "commanded-hourly")
