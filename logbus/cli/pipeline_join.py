@@ -92,8 +92,10 @@ def join(
     from logbus.pipeline.jobs.streaming import Running
 
     reading = {**kafka, **source_of(source_settings)}
-    mine = Stream(source={"subscribe": left, **reading}, payload=_payload(left_schema, left_time), watermark=watermark)
-    payload = _payload(right_schema, right_time)
+    mine = Stream(
+        source={"subscribe": left, **reading}, payload=_payload("left", left_schema, left_time), watermark=watermark
+    )
+    payload = _payload("right", right_schema, right_time)
     theirs: Stream | TableTopic = (
         TableTopic(source={"subscribe": right, **kafka}, payload=payload)
         if is_table
@@ -117,11 +119,11 @@ def join(
     print_json(done.as_json())
 
 
-def _payload(schema: str | None, time: str) -> Payload:
+def _payload(side: str, schema: str | None, time: str) -> Payload:
     from logbus.pipeline.jobs.payloads import JsonPayload, RawPayload
 
     if schema is None:
         if time:
-            raise click.UsageError("a field for the event's time needs a schema that has it")
+            raise click.UsageError(f"--{side}-time {time} needs --{side}-schema, with a field of this name")
         return RawPayload()
     return JsonPayload(schema=text_of(schema), event_time=time)

@@ -143,7 +143,26 @@ def query_options(command: F) -> F:
             metavar="DIR",
             help="Where the query remembers how far it is; a directory of its own.",
         ),
+        click.option(
+            "--partition-by",
+            multiple=True,
+            metavar="COLUMN",
+            help="Of --to-table: have a directory for each of its values; may be repeated.",
+        ),
         click.option("--to-table", metavar="DIR", help="Write to a table of Parquet files."),
+        click.option(
+            "--sink",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Of --to-topic: an option of writing, such as kafka.compression.type=zstd; may be repeated.",
+        ),
+        click.option(
+            "--tasks",
+            type=click.IntRange(min=1),
+            default=1,
+            show_default=True,
+            help="Of --to-topic: how many write, each in transactions of its own; it stays as it is.",
+        ),
         click.option("--to-topic", metavar="TOPIC", help="Write JSON to a topic, in transactions."),
     ):
         command = option(command)
@@ -166,15 +185,20 @@ def outputs_of(given: Mapping[str, Any], kafka: Mapping[str, str], key: Sequence
     :param given: the values of :func:`query_options`, by parameter.
     :param kafka: how to connect.
     :param key: columns that records' keys are made of.
-    :raise click.UsageError: there is none.
+    :raise click.UsageError: there is none, or something is said of one that there is not.
     """
     from logbus.pipeline.jobs.outputs import ToTable, ToTopic
 
+    sink = pairs(given["sink"], "--sink", "kafka.compression.type=zstd")
     found: list[Output] = []
     if given["to_topic"]:
-        found.append(ToTopic({"topic": given["to_topic"], **kafka}, key))
+        found.append(ToTopic({"topic": given["to_topic"], **kafka, **sink}, key, given["tasks"]))
+    elif sink or given["tasks"] > 1:
+        raise click.UsageError("--sink and --tasks are for --to-topic")
     if given["to_table"]:
-        found.append(ToTable(given["to_table"]))
+        found.append(ToTable(given["to_table"], given["partition_by"]))
+    elif given["partition_by"]:
+        raise click.UsageError("--partition-by is for --to-table")
     if not found:
         raise click.UsageError("say where the result goes: --to-topic, --to-table, or both")
     return found

@@ -199,6 +199,12 @@ class CommandTests(TestCase):
         self.refused("'endingOffsets'", *one, "--size", "1 hour", "--source", "endingOffsets=latest")
         self.refused("option 'kafka.acks'", *one, "--size", "1 hour", "--kafka", "acks=0")
         self.refused("--payload json needs --schema", *one, "--size", "1 hour", "--payload", "json")
+        sized = (*one, "--size", "1 hour")
+        tabled = ("windows", "views", "--checkpoint", "c", "--to-table", "t", "--size", "1 hour")
+        self.refused("--partition-by is for --to-table", *sized, "--partition-by", "page")
+        self.refused("--sink and --tasks are for --to-topic", *tabled, "--sink", "includeHeaders=true")
+        self.refused("--sink and --tasks are for --to-topic", *tabled, "--tasks", "2")
+        self.refused("option 'kafka.acks': deliveryGuarantee exactly-once needs", *sized, "--sink", "kafka.acks=1")
         self.refused("say where the result goes", "windows", "views", "--checkpoint", "c", "--size", "1 hour")
 
     def test_joins(self) -> None:
@@ -209,7 +215,7 @@ class CommandTests(TestCase):
         self.refused("--on: 'key' is there twice", *two, "--on", "key=id")
         self.refused("--select: 'user' is there twice", *two, "--select", "user=r.id")
         self.refused("--key name: there is no such --select; there are user", *two, "--key", "name")
-        self.refused("a field for the event's time needs a schema that has it", *two, "--left-time", "at")
+        self.refused("--left-time at needs --left-schema, with a field of this name", *two, "--left-time", "at")
         self.refused("after is 'soon'", *two, "--after", "soon")
         self.refused("'right' is not one of 'inner', 'left'", *two, "--kind", "right")
 
