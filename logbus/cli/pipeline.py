@@ -197,17 +197,20 @@ class Job:
 
 def _done(spark: SparkSession, work: Callable[[SparkSession, Watch], R], watch: Watch) -> R:
     # Only now is it known that there is one.
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     from logbus.pipeline.errors import PipelineError, gist
+    from logbus.pipeline.session import ended
 
     try:
         _hush(spark)
         return work(spark, watch)
-    except PySparkException as e:
-        raise PipelineError(gist(str(e))) from e
+    except (PySparkException, Py4JError, ConnectionError) as e:
+        raise PipelineError(ended(spark, 0.5) or gist(str(e))) from e
     finally:
-        spark.stop()
+        if not ended(spark):
+            spark.stop()
 
 
 def _hush(spark: SparkSession) -> None:

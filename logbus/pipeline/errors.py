@@ -8,21 +8,27 @@ from logbus.errors import LogbusError
 
 __all__ = ["LakeError", "OptionError", "PipelineError", "TakenOver", "gist"]
 
+_CALLING = "An error occurred while calling "
+_CAUSE = "Caused by: "
 _OURS = re.compile(r"\blogbus(?:\.\w+)+: (.+)")
 _STACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)")
+_FAILED = re.compile(r"^\[STREAM_FAILED\] Query .*? terminated with exception: ")
 
 
 def gist(text: str) -> str:
     """
-    The line of Spark's long words that says what is wrong: what one of our own errors says, if there is one; else the
-    end of Python's stack, if there is one; else the first line.
+    What of Spark's long words says what is wrong: what one of our own errors says, if there is one; else the end of
+    Python's stack, if there is one; else the first line, and the last of its causes.
     """
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(_CALLING)]
     ours = [found[1] for line in lines if (found := _OURS.search(line))]
-    if ours:
-        return ours[-1]
-    ends = _STACK.findall(text)
-    return ends[-1] if ends else (lines or ["Spark failed without a word"])[0]
+    if ours or not lines:
+        return (ours or ["Spark failed without a word"])[-1]
+    if ends := _STACK.findall(text):
+        return str(ends[-1])
+    first = _FAILED.sub("", lines[0].removeprefix(": "))
+    causes = [line.removeprefix(_CAUSE) for line in lines if line.startswith(_CAUSE)]
+    return f"{first}: {causes[-1]}" if causes and causes[-1] not in first else first
 
 
 class PipelineError(LogbusError):

@@ -124,6 +124,23 @@ def _started(builder: SparkSession.Builder) -> SparkSession:
     return spark
 
 
+def ended(spark: SparkSession, seconds: float = 0.0) -> str:
+    """
+    What is to be said if the Java process of a session, which we have started, is there no more; "" if it is.
+
+    :param seconds: that it may take to end after it has hung up.
+    """
+    process = getattr(spark.sparkContext._gateway, "proc", None)
+    try:
+        status = None if process is None else process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        status = None
+    if status is None:
+        return ""
+    how = f"by signal {-status}" if status < 0 else f"with status {status}"
+    return f"Spark's Java process ended {how}; was there enough memory? --spark spark.driver.memory=2g gives it more"
+
+
 def _root(error: Exception) -> Exception:
     """The error behind errors of Spark's, which names what is wrong."""
     while isinstance(cause := getattr(error, "_cause", None), Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -379,6 +380,20 @@ class TableTests(TestCase):
             synced.clear()
             files.create("c/g", b"")
             self.assertEqual(synced, {self.root / each for each in ("", "c", "c/g")})
+
+    def test_what_the_file_system_refuses(self) -> None:
+        """A full disk is told with the file's name, and where there are no links it is told what they are needed for."""
+        files = LocalFiles(self.root)
+        full = OSError(errno.ENOSPC, "No space left on device")
+        with patch("os.fsync", side_effect=full), self.assertRaises(OSError) as caught:
+            files.create("c/g", b"x")
+        self.assertEqual(
+            (caught.exception.errno, caught.exception.filename), (errno.ENOSPC, str(self.root / "c" / "g"))
+        )
+        no_links = OSError(errno.EPERM, "Operation not permitted")
+        with patch("os.link", side_effect=no_links), self.assertRaisesRegex(LakeError, "without hard links"):
+            files.create("c/g", b"x")
+        self.assertEqual(files.names("c"), [], "no draft is left")
 
     def test_a_directory_of_others(self) -> None:
         """A directory with other files is left alone."""

@@ -10,8 +10,10 @@ import tempfile
 from pathlib import Path
 from unittest import TestCase
 
+import pytest
+
 from logbus.pipeline import Missing
-from logbus.pipeline.errors import OptionError
+from logbus.pipeline.errors import OptionError, gist
 from logbus.pipeline.session import MIN_JAVA, check_java, check_master
 
 
@@ -64,6 +66,7 @@ class JavaTests(TestCase):
             check_java({"JAVA_HOME": str(self.home)})
 
 
+@pytest.mark.spark
 class StartTests(TestCase):
     """What Spark itself would tell with its stack, or not at all."""
 
@@ -111,6 +114,43 @@ class StartTests(TestCase):
         self.assertEqual(lines[2:], ["3"])
         said = [line for line in done.stderr.splitlines() if "ERROR" not in line and "incubator" not in line]
         self.assertEqual(said, [], "it was to be quiet")
+
+    def test_java_dies(self) -> None:
+        """A job whose Java is killed says so, and not that a connection was refused."""
+        done = self.run_code(
+            "from logbus.cli.pipeline import Job\n"
+            "from logbus.errors import LogbusError\n"
+            "def work(spark, watch):\n"
+            "    spark.sparkContext._gateway.proc.kill()\n"
+            "    spark.range(3).count()\n"
+            "try:\n"
+            "    Job('x', 'local[1]', {'spark.ui.enabled': 'false'}, quiet=True).run(work)\n"
+            "except LogbusError as e:\n"
+            "    print(e)\n"
+        )
+        self.assertRegex(done.stdout, "^Spark's Java process ended by signal 9; was there enough memory")
+
+
+class GistTests(TestCase):
+    """What of Spark's words is told."""
+
+    def test_ours(self) -> None:
+        """An error of ours, wherever it is, and however deep."""
+        deep = "[X] Failed: Traceback\n File\nlogbus.pipeline.errors.OptionError: option 'x' is wrong\n SQLSTATE: 1"
+        self.assertEqual(gist(deep), "option 'x' is wrong")
+
+    def test_sparks(self) -> None:
+        """The first line, and behind it what was the cause of all."""
+        java = (
+            "An error occurred while calling o499.parquet.\n"
+            ": org.apache.spark.SparkException: Task failed\n\tat org.apache\n"
+            "Caused by: org.apache.spark.Other: Task failed\n\tat org\n"
+            "Caused by: java.io.IOException: No space left on device\n\tat java\n"
+        )
+        words = "org.apache.spark.SparkException: Task failed: java.io.IOException: No space left on device"
+        self.assertEqual(gist(java), words)
+        self.assertEqual(gist("[A] b\n\nJVM stacktrace:\n  at c\nCaused by: [A] b"), "[A] b")
+        self.assertEqual(gist(" \n"), "Spark failed without a word")
 
 
 class ExtraTests(TestCase):

@@ -8,6 +8,7 @@ such as S3 do not).
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import uuid
@@ -27,6 +28,7 @@ UNSAFE = frozenset({"s3", "s3a", "s3n", "gs", "wasb", "wasbs", "oss", "cosn"})
 
 
 _DRAFT = ".draft-"
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS})
 
 
 class Files(Protocol):
@@ -101,14 +103,22 @@ class LocalFiles:
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = target.parent / draft_of(target.name)
         try:
-            with draft.open("xb") as out:
-                out.write(content)
-                out.flush()
-                os.fsync(out.fileno())
+            try:
+                with draft.open("xb") as out:
+                    out.write(content)
+                    out.flush()
+                    os.fsync(out.fileno())
+            except OSError as e:
+                # That a disk is full is told without its name.
+                raise OSError(e.errno, e.strerror, str(target)) from e
             try:
                 os.link(draft, target)
             except FileNotFoundError as e:
                 raise FileExistsError(str(target)) from e
+            except OSError as e:
+                if e.errno not in _NO_LINKS:
+                    raise
+                raise LakeError(f"{self.url} is on a file system without hard links, by which commits appear") from e
             self.sync([path])
         finally:
             draft.unlink(missing_ok=True)
