@@ -147,6 +147,19 @@ def test_json(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     assert (kept["value"], str(kept["date"])) == (b"nonsense", "2023-11-14")
 
 
+def test_names_that_need_quotes(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """Fields of any name become columns; a directory that Spark would take for a pattern is refused."""
+    topic = make(broker)
+    fill(broker, topic, [b'{"a b": 1, "c`d": 2, "e.f": 3, "x,y;(z)": 4}'])
+    payload = JsonPayload(schema="`a b` INT, `c``d` INT, `e.f` INT, `x,y;(z)` INT")
+    load(spark, broker, tmp_path / "a table", topic, payload=payload)
+    row = spark.read.parquet(str(tmp_path / "a table")).collect()[0]
+    assert [row[name] for name in ("a b", "c`d", "e.f", "x,y;(z)")] == [1, 2, 3, 4]
+    with pytest.raises(LakeError, match=r"cannot be the name of a table: Spark takes \[ and \] for patterns"):
+        load(spark, broker, tmp_path / "t[1]", topic)
+    assert not (tmp_path / "t[1]").exists()
+
+
 def test_late_events_and_new_columns(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """What is late goes where its time says; a schema may get columns, and no column may change its type."""
     topic = make(broker)

@@ -119,7 +119,7 @@ class JsonPayload:
         follows = (_elements(text, "]") != 1) | (text.contains("]") & (_elements(text, ",0]") != 2))
         event = f.from_json(text, wide, options)
         rows = rows.withColumn("_read", event)
-        names = [f.col(f"_read.`{name}`").alias(name) for name in kind.names]
+        names = [f.col(f"_read.{ticked(name)}").alias(name) for name in kind.names]
         time = f.col(f"_read.{quoted(self.event_time)}") if self.event_time else f.col("timestamp")
         return (
             rows.withColumn(EVENT, f.struct(*names))
@@ -154,7 +154,12 @@ def _elements(text: Any, ending: str) -> Any:
 
 def quoted(path: str) -> str:
     """A path of fields, such as ``page.time``, as a column's name."""
-    return ".".join(f"`{each}`" for each in path.split("."))
+    return ".".join(map(ticked, path.split(".")))
+
+
+def ticked(name: str) -> str:
+    """A name as SQL has it, whatever it consists of."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def event_columns(rows: DataFrame, names: list[str], into: str) -> list[Any]:
@@ -164,7 +169,7 @@ def event_columns(rows: DataFrame, names: list[str], into: str) -> list[Any]:
     own = [each for each in (*METADATA, HEADERS) if each in rows.columns]
     if into:
         return [*own, f.col(EVENT).alias(into)]
-    return [*own, *(f.col(f"{EVENT}.`{name}`").alias(name) for name in names)]
+    return [*own, *(f.col(f"{EVENT}.{ticked(name)}").alias(name) for name in names)]
 
 
 def raw_columns(rows: DataFrame) -> list[Any]:

@@ -53,6 +53,7 @@ KEEP = 100
 """Commits that are kept behind a snapshot, for people and for readers that are on their way."""
 
 _DIGITS = 20
+_WILD = frozenset("*?[]{}\\")
 _LOOKS = 20
 
 
@@ -90,8 +91,10 @@ class Table:
         """
         The table at a URL or a path; a directory that does not exist is an empty one.
 
-        :raise LakeError: it holds files, but is no table, or is damaged.
+        :raise LakeError: it holds files, but is no table, or is damaged; or its name would not be read as one.
         """
+        if wild := sorted(_WILD & set(url)):
+            raise LakeError(f"{url!r} cannot be the name of a table: Spark takes {' and '.join(wild)} for patterns")
         table = cls(files_at(spark, url))
         table.refresh()
         return table
