@@ -8,7 +8,7 @@ import subprocess
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from random import Random
@@ -34,7 +34,6 @@ from logbus.pipeline.lake.manifest import Kind, State, TopicOffsets
 from logbus.pipeline.lake.ranges import Offsets
 from logbus.pipeline.lake.table import QUARANTINE, Table
 from logbus.testing import Broker
-from tests.pipeline.conftest import SETTINGS
 from tests.pipeline.loading import ask, fill, load, make
 
 if TYPE_CHECKING:
@@ -278,7 +277,8 @@ class TestBadInput:
         with pytest.raises(PipelineError, match="cannot be read: there is no topic 'nowhere'"):
             _run(spark, broker, "nowhere")
         with pytest.raises(OptionError, match=f"there is no table at .*{tmp_path}/typo"):
-            _run(spark, broker, topic, tables={"lake": str(tmp_path / "typo")})
+            # Before any event is looked for.
+            _run(spark, broker, "nowhere", tables={"lake": str(tmp_path / "typo")})
 
     def test_windows_that_do_not_fit_and_tables_of_another_kind(
         self, spark: SparkSession, broker: Broker, tmp_path: Path
@@ -508,18 +508,17 @@ class TestPage:
         assert sum(attrs.get("class") == "missing" for _, attrs in seen.tags) == 1
 
 
-def test_the_command_ends_with_1_where_records_are_missing(broker: Broker, tmp_path: Path) -> None:
+def test_the_command_ends_with_1_where_records_are_missing(
+    broker: Broker, tmp_path: Path, command: Callable[..., tuple[int, str, str]]
+) -> None:
     """It prints a table, and writes its report and its page."""
     events = [_event("shop", PRODUCER, {"t": 3}), _event("küche", CONSUMER, {"t": 2})]
     topic = _publish(broker, map(encode_event, events))
-    command = [sys.executable, "-c", "from logbus.cli import main; main()", "pipeline", "audit", "--topic", topic]
-    command += ["-b", broker.bootstrap, "--master", "local[1]", "--quiet"]
-    command += ["--report", str(tmp_path / "report.json"), "--page", str(tmp_path / "page.html")]
-    for key, value in SETTINGS.items():
-        command += ["--spark", f"{key}={value}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 1, done.stderr
-    assert done.stdout.splitlines()[1].split() == [
+    asked = ["audit", "--topic", topic, "-b", broker.bootstrap, "--quiet"]
+    asked += ["--report", str(tmp_path / "report.json"), "--page", str(tmp_path / "page.html")]
+    status, out, said = command(*asked)
+    assert status == 1, said
+    assert out.splitlines()[1].split() == [
         *("t", "2023-11-14T22:20:00Z", "küche", "consumer", "3", "2", "1", "0", "missing")
     ]
     report = json.loads((tmp_path / "report.json").read_text())

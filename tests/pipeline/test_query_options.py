@@ -317,6 +317,8 @@ class GistTests(TestCase):
         ours = "[FOREACH_BATCH] failed\n  at x\nlogbus.pipeline.errors.LakeError: the table is damaged\n at y"
         self.assertEqual(gist(ours), "the table is damaged")
         self.assertEqual(gist("\n[PARSE_SYNTAX_ERROR] Syntax error\n\n== SQL =="), "[PARSE_SYNTAX_ERROR] Syntax error")
+        failed = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [ODD] That is odd."
+        self.assertEqual(gist(failed), "[ODD] That is odd.")
         self.assertEqual(gist("worker:\nlogbus.pipeline.jobs.registry.RegistryFailed: no answer"), "no answer")
         stack = (
             "[SOME] Failed: Traceback (most recent call last):\n  File x\n    y()\nAttributeError: no y\n SQLSTATE: 1"

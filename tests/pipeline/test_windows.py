@@ -22,7 +22,7 @@ from logbus.pipeline.jobs.streaming import Running, StreamReport
 from logbus.pipeline.jobs.watching import Watch
 from logbus.pipeline.jobs.windows import Session, Sliding, Tumbling, WindowsOptions, run
 from logbus.testing import Broker
-from tests.pipeline.querying import Seen, at, event, in_table, put, stream, to_topic, topics, written
+from tests.pipeline.querying import SCHEMA, Seen, at, event, in_table, put, stream, to_topic, topics, written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -177,9 +177,11 @@ def test_a_batch_that_comes_again(spark: SparkSession, broker: Broker, tmp_path:
     assert list(broken.batches) == [number]
     assert written(broker, "counted") == in_table(spark, tmp_path / "table") == once
     # What is open belongs to the query as it was.
+    other = stream(broker, "again", SCHEMA.replace("INT", "DOUBLE"))
     for more, words in (
         ({"window": Tumbling("2 hours")}, "its windows is 'of 1 hour', and now it is 'of 2 hours'"),
         ({"by": {}}, "its groups is"),
+        ({"stream": other}, "its result is '.*paid:bigint>', .*double"),
         ({"stream": stream(broker, "counted")}, "its topics is 'again', and now it is 'counted'"),
     ):
         with pytest.raises(OptionError, match=f"checkpoint is the checkpoint of another query: {words}"):

@@ -20,7 +20,7 @@ from logbus.client.audit_events import AUDIT_TOPIC, DEFAULT_WINDOW_MS, PRODUCER,
 from logbus.errors import ApiError
 from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.jobs.audit_sums import added_up
-from logbus.pipeline.jobs.audit_tables import TableCount, count_table
+from logbus.pipeline.jobs.audit_tables import TableCount, count_table, open_table
 from logbus.pipeline.jobs.registry import Registry
 from logbus.pipeline.jobs.stopping import stoppable
 from logbus.pipeline.jobs.times import time_text
@@ -169,13 +169,14 @@ class _Audit:
         self.ledger = Ledger(self.options.measure)
 
     def run(self, spark: SparkSession, now_ms: Callable[[], int]) -> AuditReport:
+        tables = {name: open_table(spark, url) for name, url in self.options.tables.items()}
         self.read_events(spark)
         settled_ms = now_ms() - int(self.options.grace * 1000)
         self.compare(settled_ms)  # Windows that do not fit are known before tables are read.
-        for name, url in self.options.tables.items():
+        for name, table in tables.items():
             longest = max(self.lengths.values(), default=DEFAULT_WINDOW_MS)
-            self.tables[name] = count_table(spark, url, self.lengths, longest)
-            self.add_table(name, url, self.tables[name], longest)
+            self.tables[name] = count_table(spark, table, self.lengths, longest)
+            self.add_table(name, self.options.tables[name], self.tables[name], longest)
         self.report.comparisons = self.with_doubled(self.compare(settled_ms))
         return self.report
 

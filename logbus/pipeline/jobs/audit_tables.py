@@ -44,19 +44,30 @@ class TableCount:
     notes: tuple[str, ...] = ()
 
 
-def count_table(spark: SparkSession, url: str, lengths: Mapping[str, int], length: int) -> TableCount:
+def open_table(spark: SparkSession, url: str) -> Table:
     """
-    Count the records of a table by topic and window of the record's time.
+    The table at a directory or URL.
+
+    :raise OptionError: there is none.
+    :raise LakeError: it is damaged.
+    """
+    table = Table.at(spark, url)
+    if not table.state.number:
+        raise OptionError(f"there is no table at {table.files.url}")
+    return table
+
+
+def count_table(spark: SparkSession, table: Table, lengths: Mapping[str, int], length: int) -> TableCount:
+    """
+    Count the records that a table has now, by topic and window of the record's time.
 
     :param lengths: of the windows in milliseconds, by topic;  ``length``: of all others.
-    :raise OptionError: there is no table, or none that topics are loaded into.
+    :raise OptionError: it is none that topics are loaded into.
     :raise LakeError: it is damaged.
     """
     from pyspark.errors import PySparkException
 
-    table = Table.at(spark, url)
-    if not table.state.number:
-        raise OptionError(f"there is no table at {table.files.url}")
+    table.refresh()
     for attempt in range(_ATTEMPTS):
         before = table.state.number
         try:

@@ -165,12 +165,10 @@ def query_of(spark: SparkSession, options: JoinOptions) -> Query:
     """
     left, right = options.left.events(spark), options.right
     if isinstance(right, Stream):
-        return Query(
-            name="join",
-            rows=joined(left, right.events(spark, "right"), options),
-            identity=options.identity,
-            columns=list(options.select),
-        )
+        rows = joined(left, right.events(spark, "right"), options)
+        # Of other types, events that wait could not be read.
+        identity = {**options.identity, "result": rows.schema.simpleString()}
+        return Query(name="join", rows=rows, identity=identity, columns=list(options.select))
     table = right
     try:
         Lookup(read_options(table.source, streaming=False)).topics()

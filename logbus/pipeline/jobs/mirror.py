@@ -67,7 +67,10 @@ class MirrorOptions:
         for side in SIDES:
             given = self._completed(getattr(self, side))
             object.__setattr__(self, side, given)
-            reading[side] = read_options(given, streaming=False)
+            try:
+                reading[side] = read_options(given, streaming=False)
+            except OptionError as e:
+                raise OptionError(f"the {side}: {e}") from None
         object.__setattr__(self, "reading", reading)
         if reading["source"].include_headers != reading["mirror"].include_headers:
             raise OptionError("includeHeaders is the same for both sides")

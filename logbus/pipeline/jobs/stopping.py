@@ -40,12 +40,14 @@ def stoppable(spark: SparkSession, watch: Watch, every: float = _TELL) -> Iterat
     over = threading.Event()
 
     def look() -> None:
-        told = time.monotonic()
+        told, last = time.monotonic(), ""
         while not over.wait(_LOOK):
             if time.monotonic() - told >= every:
                 told = time.monotonic()
-                if line := _progress(context):
+                line = _progress(context)
+                if line and line != last:
                     watch.tell(line)
+                last = line
             if watch.is_stopping:
                 # Again and again: a job may begin just behind the first time. The tag is one of the context's: a
                 # session finds its own only in the thread that gave them.

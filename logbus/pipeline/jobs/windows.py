@@ -174,5 +174,8 @@ def run(spark: SparkSession, options: WindowsOptions, watch: Watch | None = None
     :raise OptionError: an option is wrong.
     :raise PipelineError: the query failed; the next run goes on.
     """
-    query = Query(name="windows", rows=windowed(spark, options), identity=options.identity, columns=options.columns)
+    rows = windowed(spark, options)
+    # Of other types, what is open could not be read.
+    identity = {**options.identity, "result": rows.schema.simpleString()}
+    query = Query(name="windows", rows=rows, identity=identity, columns=options.columns)
     return run_query(spark, query, options.outputs, options.running, watch or Watch())
