@@ -382,7 +382,7 @@ class TableTests(TestCase):
             self.assertEqual(synced, {self.root / each for each in ("", "c", "c/g")})
 
     def test_what_the_file_system_refuses(self) -> None:
-        """A full disk is told with the file's name, and where there are no links it is told what they are needed for."""
+        """A full disk is told with the file's name, and a place without links with what they are for."""
         files = LocalFiles(self.root)
         full = OSError(errno.ENOSPC, "No space left on device")
         with patch("os.fsync", side_effect=full), self.assertRaises(OSError) as caught:
