@@ -305,7 +305,7 @@ class Channel(Protocol):
             self.transport.write(data)
 
     def _expire(self, name: str, seconds: float) -> None:
-        self._break(RequestTimedOut(f"no answer to a {name} request from {self.peer} in {seconds:g} s"))
+        self._break(RequestTimedOut(f"{name}: no answer from {self.peer} in {seconds:g} s"))
 
     def _break(self, error: LogbusError) -> None:
         self._fail(error)

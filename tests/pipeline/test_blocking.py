@@ -95,7 +95,7 @@ class ConnectionTests(SynchronousTestCase):
         self.cluster.lies, self.cluster.share = (never,), 1.0
         with self.assertRaises(RequestTimedOut) as caught:
             connection.request(MetadataRequest(topics=None), 0.02)
-        self.assertIn("no answer to a Metadata request from 127.0.0.1", str(caught.exception))
+        self.assertIn("Metadata: no answer from 127.0.0.1", str(caught.exception))
         with self.assertRaises(Disconnected):
             connection.request(MetadataRequest(topics=None))
 

@@ -285,7 +285,7 @@ class Connection:
         try:
             yield
         except TimeoutError:
-            error: Disconnected = RequestTimedOut(f"no answer to a {name} request from {self.peer} in time")
+            error: Disconnected = RequestTimedOut(f"{name}: no answer from {self.peer} in time")
         except (OSError, ValueError) as e:
             error = Disconnected(f"the connection to {self.peer} was lost: {e}")
         except ProtocolError as e:

@@ -9,7 +9,7 @@ from attrs import field, frozen
 
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.jobs.durations import micros, spelled
-from logbus.pipeline.jobs.payloads import Payload, RawPayload
+from logbus.pipeline.jobs.payloads import Payload, RawPayload, ticked
 from logbus.pipeline.source.options import read as read_options
 
 if TYPE_CHECKING:
@@ -93,6 +93,6 @@ def with_time(payload: Payload, readable: DataFrame) -> DataFrame:
                 f"the column {taken[0]!r} is the event's time: say that it is, or put the event into a column of its "
                 "own, of another name"
             )
-        columns = [f.col(f"_all.`{name}`").alias(name) for name in events.columns if name not in taken]
+        columns = [f.col(f"_all.{ticked(name)}").alias(name) for name in events.columns if name not in taken]
         readable = readable.withColumn("_all", f.struct(*payload.columns(readable)))
     return readable.select(*columns, f.col(payload.time).alias(EVENT_TIME))
