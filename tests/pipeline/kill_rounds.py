@@ -22,6 +22,7 @@ LONGEST = 3.0
 LOCAL = "local[2]"
 _ORDER = ("worker", "executor", "committer", "driver", "all")
 _LOOK = 0.02
+_ATTEMPTS = 3
 
 T = TypeVar("T")
 
@@ -169,14 +170,19 @@ class Rounds:
         return self.place.spark.python_workers() if held is None else [held]
 
     def finish(self) -> str:
-        """Take all that is left, undisturbed; what the driver says in the end."""
+        """
+        Take all that is left, undisturbed; what the driver says in the end.
+
+        :raise AssertionError: no driver can.
+        """
         self.place.orders.release()
-        while True:
+        for _ in range(_ATTEMPTS):
             driver = self.running(LOCAL if self.driver is None else self.driver.master)
             if driver.finish():
                 self.driver = None
                 return driver.last
             self.ended()
+        raise AssertionError(f"what is left is not taken: {self.failures[-1]}")
 
 
 def plan(rounds: int, chance: Random, who: Sequence[str], points: Mapping[str, Sequence[str | None]]) -> list[Kill]:
