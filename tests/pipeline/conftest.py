@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 SETTINGS = {
     "spark.driver.memory": "1g",
+    # Most code is run a few times: compiling it well takes longer than it saves.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -30,7 +32,7 @@ CACHE = Path(os.environ.get("LOGBUS_JARS", "~/.cache/logbus-benchmarks")).expand
 
 
 NEEDS_SPARK = {"spark", "standalone"}
-"""Fixtures: tests that have one of them are marked ``spark``, and run one at a time."""
+"""Fixtures: tests that have one of them are marked ``spark``."""
 
 
 @pytest.hookimpl(tryfirst=True)
