@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from twisted.application.service import IService
 
 from logbus.tap import Options, makeService
 from logbus.testing import Broker
+from logbus.testing.ports import HeldPorts
 
 TWISTD = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()", "-n", "--pidfile=", "logbus"]
 SECONDS = 30
@@ -211,15 +212,15 @@ def test_port_in_use(tmp_path: Path) -> None:
 
 def test_one_port_for_two_listeners(tmp_path: Path) -> None:
     """Ports that the command line itself gives twice are found, too."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    said = start_fails(
-        tmp_path,
-        "--listen",
-        f"kafka:tcp:{port}:interface=127.0.0.1",
-        "--listen",
-        f"admin:tcp:{port}:interface=127.0.0.1",
-    )
+    with closing(HeldPorts()) as held:
+        port = held.free("127.0.0.1")
+        said = start_fails(
+            tmp_path,
+            "--listen",
+            f"kafka:tcp:{port}:interface=127.0.0.1",
+            "--listen",
+            f"admin:tcp:{port}:interface=127.0.0.1",
+        )
     assert "listener admin" in said
     assert contents(tmp_path) == {}
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from typing import Protocol
 import attrs
 
 from benchmarks.compare.wire import Admin
+from logbus.testing.ports import HeldPorts
 
 #: Housekeeping between cells, for both: a deleted topic's files go after a second rather than a minute.
 DELETE_DELAY_MS = 1000
@@ -35,6 +35,10 @@ KAFKA_JVM = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
+
+#: What :func:`free_port` gave.  A JVM takes seconds to listen, and whoever else got its port meanwhile would be taken
+#: for it.
+_PORTS = HeldPorts()
 
 
 class StartFailure(Exception):
@@ -179,9 +183,8 @@ class Running:
 
 
 def free_port() -> int:
-    """A port nobody listens on at this moment."""
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        return int(s.getsockname()[1])
+    """A port for a server of ours: while this process lives, nobody who asks the system for any port is given it."""
+    return _PORTS.free("127.0.0.1")
 
 
 def start(

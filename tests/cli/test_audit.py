@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from logbus.client.audit_decoding import encode_avro
 from logbus.client.audit_events import AVRO_SCHEMA, MonitoringEvent, encode_event
 from logbus.client.schema_registry import frame
 from logbus.testing import Broker
+from logbus.testing.ports import HeldPorts
 from tests.cli.test_commands import Result, run
 
 WINDOW = 600_000
@@ -111,8 +111,9 @@ class AuditTests(SynchronousTestCase):
         """
         event = MonitoringEvent("a", "shop", "h", "producer", FIRST, WINDOW, {"orders": 5})
         self.publish("framed", frame(1, encode_avro(event)) + b"\n")
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            nowhere = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        held = HeldPorts()
+        self.addCleanup(held.close)
+        nowhere = f"http://127.0.0.1:{held.free('127.0.0.1')}"
         result = self.audit("framed", "--schema-registry", nowhere)
         self.assertEqual((result.status, result.out, result.err.count("\n")), (1, "", 1), result.err)
         self.assertIn(nowhere.removeprefix("http://"), result.err)

@@ -7,10 +7,11 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from logbus.testing.cluster import known_brokers
+from logbus.testing.ports import HeldPorts
 from tests.cli.test_commands import COMMAND, run
 
 SECONDS = 60
@@ -79,13 +80,15 @@ def test_one_command(tmp_path: Path) -> None:
 
 def test_what_is_in_the_way(tmp_path: Path) -> None:
     """A port that is taken, and a setting that is wrong, are named in a line, and nothing is left running."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        done = run("cluster", "start", "-n", "1", "-d", str(tmp_path / "a"), "--port", port, "--admin-port", "0")
-    assert done.status == 1
-    assert f"{port}" in done.err and "in use" in done.err
+    with closing(HeldPorts()) as held:
+        number = held.free("127.0.0.1")
+        port = str(number)
+        with socket.create_server(("127.0.0.1", number)):
+            done = run("cluster", "start", "-n", "1", "-d", str(tmp_path / "a"), "--port", port, "--admin-port", "0")
+        assert done.status == 1
+        assert port in done.err and "in use" in done.err
+        assert known_brokers(f"127.0.0.1:{port}") == 0
     done = run("cluster", "start", "-n", "1", "-d", str(tmp_path / "b"), "--port", "0", "--set", "num.partition=1")
     assert (done.status, "did you mean num.partitions" in done.err) == (1, True)
     done = run("cluster", "start", "-n", "2", "-d", str(tmp_path / "c"), "--port", "0", "--set", "broker.id=4")
     assert (done.status, "numbered from 0" in done.err, (tmp_path / "c").exists()) == (2, True, False)
-    assert known_brokers(f"127.0.0.1:{port}") == 0

@@ -88,7 +88,8 @@ def kafka(certificates: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """Apache Kafka with a user and some records; the ports of its listeners."""
     ports = tuple((name, free_port()) for name in ("TLS", "MUTUAL", "BOTH", "BARE"))
     system = SecureKafka(kafka_jars(KAFKA_VERSION, CACHE), KAFKA_VERSION, certificates, ports)
-    running = start(system, tmp_path_factory.mktemp("secure") / "1")
+    directory = tmp_path_factory.mktemp("secure") / "1"
+    running = start(system, directory)
     try:
         plain = {"bootstrap.servers": f"127.0.0.1:{running.port}"}
         admin = AdminClient(plain)
@@ -103,6 +104,8 @@ def kafka(certificates: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         assert producer.flush(SECONDS) == 0
         yield dict(ports)
     finally:
+        if running.process.poll() is not None:
+            print((directory / "output").read_text(errors="replace")[-5000:])
         running.stop()
 
 

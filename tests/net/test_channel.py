@@ -20,6 +20,7 @@ from zope.interface import implementer
 
 from logbus.errors import ApiError, ErrorCode
 from logbus.net.channel import Channel, Disconnected, RequestTimedOut, connect
+from logbus.testing.ports import HeldPorts
 from logbus.timers import Timers
 from logbus.wire.encoding import EncodeError
 from logbus.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -481,12 +482,12 @@ class RealChannelTests(RealCase):
         """
         Where nobody listens the attempt fails at once.
         """
-        with socket.create_server(("127.0.0.1", 0)) as taken_for_a_moment:
-            number = taken_for_a_moment.getsockname()[1]
+        held = HeldPorts()
+        self.addCleanup(held.close)
         loop = Loop()
         self.addCleanup(loop.close)
         results: list[Any] = []
-        endpoint = TCP4ClientEndpoint(loop.reactor, "127.0.0.1", number)
+        endpoint = TCP4ClientEndpoint(loop.reactor, "127.0.0.1", held.free("127.0.0.1"))
         connect(endpoint, Timers(loop.reactor)).addBoth(results.append)
         loop.until(lambda: results)
         results[0].trap(ConnectionRefusedError)

@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred
 
 from logbus.pipeline.blocking import Brokers, Settings
 from logbus.records.slices import joined
+from logbus.testing.ports import HeldPorts
 from logbus.wire.connection import ServerConnection
 from tests.client.lying import Lie
 from tests.client.memory import SERVED, MemoryCluster
@@ -42,6 +43,7 @@ class SocketCluster(MemoryCluster):
         self.lock = threading.RLock()
         self._listening: dict[int, socket.socket] = {}
         self._ports: dict[int, int] = {}
+        self._held = HeldPorts()
         self._open: set[_Peer] = set()
         self._threads: list[threading.Thread] = []
 
@@ -74,11 +76,13 @@ class SocketCluster(MemoryCluster):
             self.down(node)
         for thread in self._threads:
             thread.join(10)
+        self._held.close()
 
     def up(self, node: int) -> None:
         """Begin to listen, on the port that it had."""
-        listening = socket.create_server(("127.0.0.1", self._ports.get(node, 0)))
-        self._ports[node] = listening.getsockname()[1]
+        if node not in self._ports:
+            self._ports[node] = self._held.free("127.0.0.1")
+        listening = socket.create_server(("127.0.0.1", self._ports[node]))
         self._listening[node] = listening
         self._start(self._accept, node, listening)
 
