@@ -122,8 +122,11 @@ Load = Callable[[], float]
 def compare(broker: Running, loads: dict[str, Load], rounds: int, seconds: float) -> dict[str, float]:
     """Seconds of CPU for a unit of each load's work: the median of rounds in which they take turns."""
     found: dict[str, list[float]] = {name: [] for name in loads}
+    turns = list(loads.items())
     for number in range(rounds + 1):
-        for name, load in loads.items():
+        # What one leaves behind, such as pages to be written, is for whoever comes next: not always for the same one.
+        turns.append(turns.pop(0))
+        for name, load in turns:
             before, begun, work = cost(broker.pid).cpu, time.monotonic(), 0.0
             while time.monotonic() - begun < (seconds if number else 0.3):
                 work += load()

@@ -133,7 +133,7 @@ class Replica:
         now_ms: int,
         zstd_allowed: bool = True,
         all_in_sync: bool = False,
-        sequenced: bool = True,
+        ours: bool = False,
     ) -> Appended:
         """
         Write one batch from a client, as the leader.
@@ -141,7 +141,7 @@ class Replica:
         :param data: one record batch; neither kept nor changed.
         :param zstd_allowed: whether the producer's version of the protocol knows zstd.
         :param all_in_sync: it counts only once all in-sync replicas have it; :meth:`durable` says when.
-        :param sequenced: False for what a coordinator writes for a producer, without a sequence number.
+        :param ours: a coordinator of this broker wrote it, and no client; see :func:`.validate_for_topic`.
         :raise ApiError: the batch is refused; nothing was written.
         """
         partition = self.partition
@@ -150,7 +150,7 @@ class Replica:
         if all_in_sync:
             partition.check_enough_replicas()
         log = self.log
-        appended = log.append_as_leader(data, partition.leader_epoch, now_ms, zstd_allowed, sequenced)
+        appended = log.append_as_leader(data, partition.leader_epoch, now_ms, zstd_allowed, ours)
         if partition.grown(log.log_end_offset) and self.watchers:
             self._tell(appended.size)
         if self.log_watchers:

@@ -283,7 +283,7 @@ class Log:
         leader_epoch: int,
         now_ms: int | None = None,
         zstd_allowed: bool = True,
-        sequenced: bool = True,
+        ours: bool = False,
     ) -> Appended:
         """
         Validate a producer's batch, give it its offsets, and write it.
@@ -292,14 +292,14 @@ class Log:
         :param leader_epoch: goes into the batch.
         :param now_ms: the broker's time, ms since 1970; by default that of the wall clock.
         :param zstd_allowed: whether the producer's request version knows zstd.
-        :param sequenced: see :func:`.validate_produced`.
+        :param ours: see :func:`.validate_for_topic`.
         :raises ApiError: the batch is refused, or there is no space; nothing was written.
         :raises StorageError: the disk failed, and is offline.
         """
         if now_ms is None:
             now_ms = int(self.wall_clock() * 1000)
         config = self.config
-        header = validate_for_topic(data, config, now_ms, zstd_allowed, sequenced)
+        header = validate_for_topic(data, config, now_ms, zstd_allowed, ours)
         durability = self._durability or self.durability
         append_time = -1
         if header.producer_id >= 0:

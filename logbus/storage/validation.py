@@ -20,14 +20,14 @@ MOST_REFUSED = 1000
 
 
 def validate_for_topic(
-    data: Buffer, config: TopicConfig, now_ms: int, zstd_allowed: bool = True, sequenced: bool = True
+    data: Buffer, config: TopicConfig, now_ms: int, zstd_allowed: bool = True, ours: bool = False
 ) -> BatchHeader:
     """
     Check the bytes a producer sent for one partition.
 
     :param data: exactly one batch.
     :param now_ms: the broker's time, ms since 1970.
-    :param sequenced: see :func:`.validate_produced`.
+    :param ours: a coordinator of this broker wrote it: each record has a key, and a producer's has no sequence number.
     :raises ApiError: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD, CORRUPT_MESSAGE,
         UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_FOR_MESSAGE_FORMAT.
     """
@@ -43,13 +43,13 @@ def validate_for_topic(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"the record batch has {size} bytes, more than segment.bytes = {config.segment_bytes}",
         )
-    header = validate_produced(data, zstd_allowed=zstd_allowed, sequenced=sequenced)
+    header = validate_produced(data, zstd_allowed=zstd_allowed, sequenced=not ours)
     if (
         header.max_timestamp - now_ms > config.message_timestamp_after_max_ms
         or now_ms - header.base_timestamp > config.message_timestamp_before_max_ms
     ) and config.message_timestamp_type != LOG_APPEND_TIME:
         check_times(header, config, now_ms)
-    if "compact" in config.cleanup_policy:
+    if "compact" in config.cleanup_policy and not ours:
         check_keys(data, header)
     return header
 

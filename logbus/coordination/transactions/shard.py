@@ -91,12 +91,22 @@ class TransactionShard:
         if entry is None:
             entry = self.entries[transactional_id] = Entry(None)
         entry.pending = transaction
+        is_settled = durable.called
+        durable.addBoth(self._settle, entry, transaction)
+        if is_settled:
+            return durable
         answer: Deferred[None] = Deferred()
-        durable.addBoth(self._settle, entry, transaction, answer)
+
+        def tell(result: Failure | None) -> None:
+            # Who waited may have gone away; the state holds all the same.
+            if not answer.called:
+                answer.callback(result)
+
+        durable.addBoth(tell)
         durable.addErrback(lambda failure: self._log.failure("a transaction cannot go on", failure))
         return answer
 
-    def _settle(self, result: Failure | None, entry: Entry, transaction: Transaction, answer: Deferred[None]) -> None:
+    def _settle(self, result: Failure | None, entry: Entry, transaction: Transaction) -> Failure | None:
         failed = isinstance(result, Failure)
         entry.pending = None
         if self.closed:
@@ -110,8 +120,7 @@ class TransactionShard:
         if waiting or decision is not None:
             # What follows writes, perhaps to partitions that somebody is just reading: it has a turn of its own.
             self.log.clock.callLater(0, self._settled, waiting, decision)
-        if not answer.called:
-            answer.callback(result)
+        return result
 
     def _settled(self, waiting: Sequence[Deferred[None]], decision: Transaction | None) -> None:
         for one in waiting:
