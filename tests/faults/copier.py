@@ -5,11 +5,12 @@ the same transactions, by librdkafka.
     python -m tests.faults.copier BOOTSTRAP SOURCE TARGET
 
 What fails is aborted, and done again from what the group has committed. It ends when its standard input does, and when
-the producer is of no use any more: whoever started it starts it again.
+the producer is of no use any more, or does not come back: whoever started it starts it again.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import sys
 import threading
 import time
@@ -104,14 +105,19 @@ class Copier:
 
     def _patiently(self, work: Callable[[], object]) -> None:
         """Ask again for what may be asked again."""
-        for _ in range(2):
-            try:
-                work()
-                return
-            except KafkaException as failure:
-                if not failure.args[0].retriable():
-                    raise
-        work()
+        # librdkafka 2.16 may wait without end for a coordinator of the group that was down (its issues 5456 and 5511).
+        faulthandler.dump_traceback_later(1.5 * SECONDS, exit=True)
+        try:
+            for _ in range(2):
+                try:
+                    work()
+                    return
+                except KafkaException as failure:
+                    if not failure.args[0].retriable():
+                        raise
+            work()
+        finally:
+            faulthandler.cancel_dump_traceback_later()
 
     def _rewind(self) -> None:
         """Go on from what is committed: nothing of what was read since holds."""
