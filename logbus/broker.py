@@ -397,7 +397,7 @@ class Broker(OrderedService):
                 await self.store.open()
                 self.metadata.cluster_id = await ensure_cluster(self.store, self._new_uuid)
                 await self.logs.claim(self.broker_id, self.metadata.cluster_id)
-            except BaseException:
+            except Exception:
                 # Its threads and its session must not outlive a start that failed.
                 await self.store.close()
                 raise
@@ -409,7 +409,7 @@ class Broker(OrderedService):
         async def joined() -> None:
             try:
                 await self.membership.register()
-            except BaseException:
+            except Exception:
                 await self.membership.unregister()
                 raise
 
@@ -443,7 +443,7 @@ class Broker(OrderedService):
                     # Another broker is the controller, and will call.
                     self._listening.open(self._inter_broker_listener())
                 await self.metadata.wait_for(lambda metadata: self.broker_id in metadata.brokers)
-            except BaseException:
+            except Exception:
                 await self._drain()
                 await self.controller.stop()
                 raise

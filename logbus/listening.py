@@ -74,7 +74,7 @@ class Listening:
                     ) from e
                 self._reading(port, False)
                 self._bound.append(_Bound(listener, port, factory))
-        except BaseException:
+        except Exception:
             await self.close()
             raise
         return {bound.listener.name: self._endpoint(bound) for bound in self._bound}

@@ -5,6 +5,7 @@ Apache Kafka's jars, fetched from Maven Central with the ordinary ``mvn`` client
 from __future__ import annotations
 
 import fcntl
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ KAFKA_VERSION = "4.3.1"
 
 #: The newest release of Spark's connector for Kafka that is there, and of a part of it that is published apart.
 SPARK_KAFKA_VERSION, SPARK_TOKEN_VERSION = "4.2.0", "4.0.0"
+
+ATTEMPTS = 3
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 <modelVersion>4.0.0</modelVersion><groupId>benchmarks</groupId><artifactId>{name}</artifactId><version>1</version>
@@ -97,10 +100,17 @@ def _fetch(home: Path, dependencies: list[tuple[str, str, str]], alone: bool) ->
     (home / "pom.xml").write_text(_POM.format(name=home.name, dependencies=wanted))
     directory = f"-DoutputDirectory={home / 'jars'}"
     command = ["mvn", "-B", "-q", "dependency:copy-dependencies", directory, "-DincludeScope=runtime"]
-    try:
-        done = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=900, check=False)
-    except FileNotFoundError:
-        raise RuntimeError("mvn is not installed: it fetches Apache Kafka (Debian: apt-get install maven)") from None
-    if done.returncode:
+    # It gives up at the first error of the network, and may leave half of a file.
+    for _ in range(ATTEMPTS):
+        shutil.rmtree(home / "jars", ignore_errors=True)
+        try:
+            done = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=900, check=False)
+        except FileNotFoundError:
+            raise RuntimeError(
+                "mvn is not installed: it fetches Java's parts (Debian: apt-get install maven)"
+            ) from None
+        if done.returncode == 0:
+            break
+    else:
         raise RuntimeError(f"mvn could not fetch {home.name}:\n{done.stdout[-2000:]}")
     (home / "complete").touch()

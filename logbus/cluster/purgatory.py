@@ -67,7 +67,7 @@ class Purgatory:
     """The requests waiting on one broker."""
 
     _clock: IReactorTime
-    _waiting: set[Delayed[object]] = field(factory=set, init=False)
+    _waiting: dict[Delayed[object], None] = field(factory=dict, init=False)
     _woken: dict[Delayed[object], None] = field(factory=dict, init=False)
 
     def __len__(self) -> int:
@@ -83,11 +83,11 @@ class Purgatory:
         """Let a request wait, for at most ``timeout_ms``; cancelling its Deferred makes it leave unanswered."""
 
         def left() -> None:
-            self._waiting.discard(delayed)
+            self._waiting.pop(delayed, None)  # type: ignore[arg-type]
             leave()
 
         delayed: Delayed[T] = Delayed(ready, answer, left)
-        self._waiting.add(delayed)  # type: ignore[arg-type]
+        self._waiting[delayed] = None  # type: ignore[index]
         delayed._timer = self._clock.callLater(timeout_ms / 1000, delayed.complete)
         return delayed
 
@@ -98,7 +98,7 @@ class Purgatory:
         self._woken[delayed] = None  # type: ignore[index]
 
     def release(self) -> None:
-        """Answer everything that waits, with whatever there is: the broker is shutting down."""
+        """Answer everything that waits, in the order it came, with whatever there is: the broker is shutting down."""
         for delayed in list(self._waiting):
             delayed.complete()
 

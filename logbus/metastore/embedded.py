@@ -124,7 +124,7 @@ class EmbeddedStore(TreeSession):
                 # The transaction that ends the former life is the new session's id, too.
                 ended = self._tree.apply([Delete(path) for path in self._tree.owned_by()], 0, self._now())
                 await self._write([ended])
-            except BaseException:
+            except Exception:
                 await self._in_thread(self._database.close)
                 self.thread.stop()
                 raise

@@ -58,6 +58,12 @@ from logbus.metastore.operations import (
     WatchedEvent,
 )
 
+#: The part of a session's time for which one attempt may last: there is time for another.
+GREETING_SHARE = 1 / 3
+
+#: But no attempt ends sooner, in seconds: a server's first answer takes its time.
+LEAST_PATIENCE = 1.0
+
 #: Longest pause between two attempts to reach a server, in seconds.
 MAX_PAUSE = 0.5
 
@@ -108,12 +114,31 @@ class _Straight:
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads without its workers, and with word of the connection thread's end."""
+    """
+    kazoo's threads without its workers, and with word of the connection thread's end.
 
-    def __init__(self, ended: Callable[[], object]) -> None:
+    :param patience: seconds that a server has to take a connection, and to answer to the first request.
+    :ivar greeting: a connection was made, and the server has not answered yet.
+    """
+
+    def __init__(self, ended: Callable[[], object], patience: float) -> None:
         super().__init__()
         self.callback_queue = self.completion_queue = _Straight()
+        self.greeting = False
         self._ended = ended
+        self._patience = patience
+
+    # kazoo itself waits for as long as a session lasts.  A server that is just starting may take a connection and never
+    # read from it; and one that was cut off says nothing.  Either way the session would be over.
+
+    def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        self.greeting = True
+        return super().create_connection(*args, **{**kwargs, "timeout": min(kwargs["timeout"], self._patience)})
+
+    def select(self, reads: Any, writes: Any, errors: Any, timeout: float | None = None) -> Any:
+        if self.greeting and timeout is not None:
+            timeout = min(timeout, self._patience)
+        return super().select(reads, writes, errors, timeout)
 
     def start(self) -> None:
         self._running = True
@@ -159,9 +184,11 @@ class Link:
     _words: _LastWords = field(factory=lambda: _LastWords(logging.WARNING), init=False)
     _stopping: bool = field(default=False, init=False)
     _client: Any = field(init=False)
+    _handler: _Handler = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        handler = _Handler(self._thread_ended)
+        patience = max(LEAST_PATIENCE, self.session_timeout * GREETING_SHARE)
+        handler = self._handler = _Handler(self._thread_ended, patience)
         # Of its own: what the process does with Python's logging is none of our business.
         logger = logging.Logger("kazoo", logging.WARNING)  # noqa: LOG001
         logger.addHandler(self._words)
@@ -266,6 +293,7 @@ class Link:
 
     def _moved(self, state: str) -> None:
         if state == KazooState.CONNECTED:
+            self._handler.greeting = False
             # What was asked for while nobody could be reached would be sent now, when it is not wanted any more.
             self._fail_queued()
             self.from_thread(self.user.linked, self, self._client._session_id)

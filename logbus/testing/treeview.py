@@ -93,8 +93,11 @@ class TreeView:
             else:
                 if found:
                     return found
-            if not self._changed.wait(max(0.0, deadline - time.monotonic())):
+            left = deadline - time.monotonic()
+            if left <= 0:
                 raise NotInTime(f"{what} did not come about within {seconds:g} s")
+            # What was not read because ZooKeeper was slow is not watched, either.
+            self._changed.wait(min(left, 1.0))
 
     def _moved(self, event: object) -> None:
         self._changed.set()

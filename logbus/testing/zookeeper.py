@@ -200,10 +200,14 @@ class ZooKeeper:
 
         :raise ZooKeeperFailed: none does.
         """
-        for number, server in enumerate(self._servers):
-            if server.process is not None and server.mode() in ("leader", "standalone"):
-                return number
-        raise ZooKeeperFailed("no server leads")
+        deadline = time.monotonic() + self.timeout
+        while True:
+            for number, server in enumerate(self._servers):
+                if server.process is not None and server.mode() in ("leader", "standalone"):
+                    return number
+            if time.monotonic() > deadline or not any(server.process for server in self._servers):
+                raise ZooKeeperFailed("no server leads")
+            time.sleep(0.05)
 
     def expire(self, session_id: int, password: bytes) -> None:
         """

@@ -283,8 +283,9 @@ class WithBrokerTests(SynchronousTestCase):
         assert sending.stdin is not None
         sending.stdin.write(b"kept\n")
         sending.stdin.flush()
-        deadline = time.monotonic() + 30
-        while unread(sending.stdin.fileno()) and time.monotonic() < deadline:
+        deadline = time.monotonic() + PATIENCE
+        while unread(sending.stdin.fileno()):
+            assert time.monotonic() < deadline
             time.sleep(0.01)
         sending.send_signal(signal.SIGINT)
         # Its standard input stays open until it has ended: the end of the input would end it as well.

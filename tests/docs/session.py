@@ -82,7 +82,9 @@ class Session:
     def __init__(self, where: Path, isolated: bool) -> None:
         self.where = where
         # The checkout, as far as pages need it.
-        shutil.copytree(EXAMPLES, where / EXAMPLES.relative_to(ROOT), ignore=shutil.ignore_patterns("*.cache"))
+        # What other processes write there meanwhile may be gone when it is to be copied.
+        passing = shutil.ignore_patterns("__pycache__", "*.cache", "*.new")
+        shutil.copytree(EXAMPLES, where / EXAMPLES.relative_to(ROOT), ignore=passing)
         tools = where / ".tools"
         tools.mkdir()
         # logbus is installed already, from this tree; test_packaging installs it as a reader would.

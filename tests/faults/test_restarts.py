@@ -33,9 +33,11 @@ def test_a_rolling_restart(cluster: Cluster, nemesis: Nemesis) -> None:
     assert nemesis.injected.total() == 3
 
 
-def intruder(broker: ClusterBroker, data_dir: Path, **config: str) -> BrokerProcess:
-    """Another process with the settings of a broker, and others."""
-    settings = {**broker.config, "inter.broker.listener.name": "intruder", **config}
+def intruder(cluster: Cluster, broker: ClusterBroker, data_dir: Path) -> BrokerProcess:
+    """Another process with the settings of a broker, and a way to ZooKeeper of its own: each has its session noted."""
+    chroot = broker.config["zookeeper.connect"].partition("/")[2]
+    own = {"zookeeper.connect": f"{cluster.zookeeper.connect}/{chroot}", "inter.broker.listener.name": "intruder"}
+    settings = {**broker.config, **own}
     return BrokerProcess(settings, data_dir, [NOTHING])
 
 
@@ -52,7 +54,7 @@ def test_an_id_that_is_taken(cluster: Cluster, tmp_path: Path) -> None:
     """A broker with the id of one that lives gives up, and disturbs nobody."""
     with load(cluster, at_least=300) as traffic:
         epochs = [broker.epoch for broker in cluster.brokers]
-        refused(intruder(cluster.brokers[1], tmp_path / "data"), "broker.id 1 is taken by a broker at")
+        refused(intruder(cluster, cluster.brokers[1], tmp_path / "data"), "broker.id 1 is taken by a broker at")
         traffic.more(100)
         assert [broker.epoch for broker in cluster.brokers] == epochs
 
@@ -60,7 +62,7 @@ def test_an_id_that_is_taken(cluster: Cluster, tmp_path: Path) -> None:
 def test_a_data_directory_that_is_taken(cluster: Cluster) -> None:
     """Two processes never write to one data directory."""
     with load(cluster, at_least=300) as traffic:
-        refused(intruder(cluster.brokers[1], cluster.brokers[1].data_dir), "(?i)lock|in use|another")
+        refused(intruder(cluster, cluster.brokers[1], cluster.brokers[1].data_dir), "(?i)lock|in use|another")
         traffic.more(100)
 
 
@@ -74,7 +76,7 @@ def test_a_directory_of_another_cluster(cluster: Cluster, tmp_path: Path) -> Non
     assert changed != lines
     shutil.copy(mine, foreign)
     (foreign / "meta.properties").write_text("\n".join([*changed, ""]))
-    refused(intruder(cluster.brokers[1], foreign), "(?i)cluster")
+    refused(intruder(cluster, cluster.brokers[1], foreign), "(?i)cluster")
 
 
 def test_a_directory_of_another_broker(cluster: Cluster, tmp_path: Path) -> None:
@@ -82,4 +84,4 @@ def test_a_directory_of_another_broker(cluster: Cluster, tmp_path: Path) -> None
     foreign = tmp_path / "data"
     foreign.mkdir()
     shutil.copy(cluster.brokers[0].data_dir / "meta.properties", foreign)
-    refused(intruder(cluster.brokers[1], foreign), "(?i)broker.id")
+    refused(intruder(cluster, cluster.brokers[1], foreign), "(?i)broker.id")

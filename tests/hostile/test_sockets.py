@@ -221,13 +221,11 @@ class Descriptors(unittest.TestCase):
 
     def test_too_many_connections(self) -> None:
         """At its limit of descriptors a broker goes on with whom it has, and takes others when there is room."""
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (96, hard))
-        try:
-            broker = Broker(in_process=False).start()
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        broker = Broker(in_process=False)
         self.addCleanup(broker.close)
+        broker.launch()
+        resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (96, 96))
+        broker.wait_ready()
         with Peer(broker.bootstrap) as honest:
             self.assertEqual(honest.create("t"), 0)
             self.assertEqual(honest.produce(a_batch(b"1", timestamp=NOW_MS)), (0, 0))

@@ -89,7 +89,7 @@ def test_unknown_topic_to_aiokafka(strict_broker: Broker, topic: str) -> None:
     """aiokafka names the error."""
 
     async def send() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=strict_broker.bootstrap, request_timeout_ms=500)
+        producer = AIOKafkaProducer(bootstrap_servers=strict_broker.bootstrap, request_timeout_ms=3000)
         await producer.start()
         try:
             with pytest.raises((aio_errors.UnknownTopicOrPartitionError, aio_errors.KafkaTimeoutError)):

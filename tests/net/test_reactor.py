@@ -9,6 +9,7 @@ from twisted.internet.endpoints import TCP4ClientEndpoint
 from twisted.internet.error import ConnectionRefusedError
 from twisted.internet.protocol import Factory, Protocol
 
+from logbus.testing.ports import HeldPorts
 from tests.net.fakes import metadata
 from tests.net.test_transport import RealCase
 
@@ -98,8 +99,10 @@ class BrokerReactorTests(RealCase):
             def connectionLost(self, reason: object = None) -> None:
                 ended.append(reason)
 
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            port = server.getsockname()[1]
+        held = HeldPorts()
+        self.addCleanup(held.close)
+        port = held.free("127.0.0.1")
+        with socket.create_server(("127.0.0.1", port)) as server:
             connecting = TCP4ClientEndpoint(self.loop.reactor, "127.0.0.1", port).connect(Factory.forProtocol(Broken))
             self.loop.until(lambda: connecting.called)
             peer, _ = server.accept()

@@ -38,7 +38,6 @@ def make(broker: Broker, partitions: int = 1, *names: str, **config: str) -> str
     """Topics that keep what is old; the first one's name is given back."""
     names = names or (f"t-{uuid.uuid4().hex[:8]}",)
     config = {"retention.ms": "-1", **config}  # Records are of 2023: they would be gone at the first look for old ones.
-    config = {"retention.ms": "-1", **config}
     ask(broker.bootstrap, "create_topics", [NewTopic(name, partitions, 1, config=config) for name in names])
     return names[0]
 

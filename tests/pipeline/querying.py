@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,32 @@ from tests.pipeline.reading import committed_messages, create_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
 SCHEMA = "user STRING, page STRING, price INT, at TIMESTAMP"
+SECONDS = 60
 DAY = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+def to_the_end(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """
+    A query that ends by itself, when it has.
+
+    :param start: starts it, perhaps more than once.
+    :raise StreamingQueryException: it failed.
+    """
+    from pyspark.errors import StreamingQueryException
+
+    for _ in range(10):
+        query = start()
+        try:
+            assert query.awaitTermination(SECONDS)
+            return query
+        except StreamingQueryException as e:
+            # Spark gives a new Python process ten seconds to start, however busy the machine is.
+            if "failed to connect back" not in str(e):
+                raise
+    raise AssertionError("Spark's Python processes do not start")
 
 
 def at(clock: str) -> str:

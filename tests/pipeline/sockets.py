@@ -55,7 +55,7 @@ class SocketCluster(MemoryCluster):
     def client(self, **settings: Any) -> Brokers:
         """A client with little patience."""
         known = {
-            "request_timeout": 0.2,
+            "request_timeout": 5.0,
             "connect_timeout": settings.get("request_timeout", 5.0),
             "patience": 8.0,
             "backoff": 0.002,

@@ -12,10 +12,10 @@ import pytest
 
 from logbus.client.partitioner import partition_for_key
 from logbus.testing import Broker
+from tests.pipeline.querying import to_the_end
 from tests.pipeline.reading import client, committed_messages, create_topic
 
 pytest.importorskip("pyspark")
-from pyspark.errors import StreamingQueryException
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,7 +73,7 @@ def test_rows_are_what_they_were(spark: SparkSession, broker: Broker) -> None:
 def test_topics_and_times_of_rows(spark: SparkSession, broker: Broker) -> None:
     """Columns say where rows go, and when they were; what no record has is passed over."""
     for topic in ("left", "right"):
-        create_topic(broker.bootstrap, topic, 1)
+        create_topic(broker.bootstrap, topic, 1, retention_ms="-1")
     rows = spark.range(0, 10, 1, 1).selectExpr(  # one task: of several, none waits for another
         "cast(id as string) as value",
         "if(id % 2 = 0, 'left', 'right') as topic",
@@ -154,15 +154,7 @@ def test_a_stream_that_is_started_again(spark: SparkSession, broker: Broker, tmp
         writer = writer.option("kafka.bootstrap.servers", broker.bootstrap)
         writer = writer.option("checkpointLocation", str(checkpoint))
         writer = writer.option("deliveryGuarantee", "exactly-once").trigger(availableNow=True)
-        for _ in range(10):
-            try:
-                writer.start().awaitTermination()
-                return
-            except StreamingQueryException as e:
-                # Spark gives a new Python process ten seconds to start, however busy the machine is.
-                if "failed to connect back" not in str(e):
-                    raise
-        pytest.fail("Spark's Python processes do not start")
+        to_the_end(writer.start)
 
     for number in range(2):
         writing(keyed, broker, topic="source").save()

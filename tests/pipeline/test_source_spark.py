@@ -19,6 +19,7 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from logbus.pipeline.source.arrow import SCHEMA, SCHEMA_WITH_HEADERS
 from logbus.pipeline.source.schema import source_schema
 from logbus.testing import Broker
+from tests.pipeline.querying import to_the_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +33,8 @@ Written = dict[tuple[int, int], tuple[Any, ...]]
 
 
 def make(broker: Broker, *topics: str, partitions: int = 1, **config: str) -> str:
-    """Topics; the first one's name is given back."""
+    """Topics that keep what is old; the first one's name is given back."""
+    config = {"retention.ms": "-1", **config}
     names = topics or (f"t-{uuid.uuid4().hex[:8]}",)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     new = [NewTopic(name, partitions, 1, config=config) for name in names]
@@ -106,15 +108,13 @@ class Stream:
 
     def run(self, **more: object) -> list[Any]:
         """Read all there is; returns the reports of the batches."""
-        query = self.start(**more)
-        assert query.awaitTermination(SECONDS)
+        query = to_the_end(lambda: self.start(**more))
         return [each for each in query.recentProgress if each.numInputRows]
 
     def fails(self, **more: object) -> str:
         """What it fails with."""
-        query = self.start(**more)
         with pytest.raises(Exception) as caught:
-            query.awaitTermination(SECONDS)
+            to_the_end(lambda: self.start(**more))
         return str(caught.value)
 
     def places(self) -> list[tuple[str, int, int]]:

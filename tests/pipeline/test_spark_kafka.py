@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 
 from logbus.testing import Broker
 from tests.pipeline.conftest import made
+from tests.pipeline.querying import to_the_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -85,14 +86,8 @@ def test_each_reads_what_the_other_writes(
             **{"kafka.bootstrap.servers": broker.bootstrap, "subscribe": filled, "includeHeaders": "true"},
             startingOffsets="earliest",
         )
-        query = (
-            stream.load()
-            .select(*columns)
-            .writeStream.format(kind)
-            .options(**sink, topic=f"streamed-by-{kind}", checkpointLocation=str(tmp_path / kind))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
+        writer = stream.load().select(*columns).writeStream.format(kind).trigger(availableNow=True)
+        writer = writer.options(**sink, topic=f"streamed-by-{kind}", checkpointLocation=str(tmp_path / kind))
+        to_the_end(writer.start)
         found = _read(spark_kafka, other, broker, f"streamed-by-{kind}")
         assert sorted(_rows(found, *columns), key=repr) == wanted

@@ -182,6 +182,18 @@ class OutageTests(LoggedTestCase):
             self.wait_until(lambda: self.said("which does not answer"))
             self.assertNoResult(opened)
 
+    def test_a_server_that_says_nothing(self) -> None:
+        """It takes a connection, as one does that is starting: another is made long before a session would be over."""
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            listening.settimeout(5.5)
+            store = self.client(f"127.0.0.1:{listening.getsockname()[1]}", 6)
+            opened = store.open()
+            opened.addErrback(lambda _: None)
+            for _ in range(2):
+                self.enterContext(listening.accept()[0])
+            self.wait_until(lambda: self.said("which does not answer"))
+            self.assertNoResult(opened)
+
     def test_too_large(self) -> None:
         """What ZooKeeper would not take is refused before; what it takes is taken."""
         store = self.opened()

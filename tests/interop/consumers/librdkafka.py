@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -69,7 +70,16 @@ class Confluent:
         self._consumer.assign([TopicPartition(*place) for place in places])
 
     def seek(self, place: Place, offset: int) -> None:
-        self._consumer.seek(TopicPartition(*place, offset))
+        deadline = time.monotonic() + SECONDS
+        while True:
+            try:
+                self._consumer.seek(TopicPartition(*place, offset))
+                return
+            except KafkaException as e:
+                # It has the partition, and is still to hear where its group is.
+                if e.args[0].code() != KafkaError._STATE or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.02)
 
     def position(self, place: Place) -> int:
         [found] = self._consumer.position([TopicPartition(*place)])
