@@ -41,4 +41,7 @@ class TakingOverTests(PumpedTestCase):
         # Whoever leads now, all were elected again, as their leader began a new life.
         images = [image for topic in two.metadata.topics.values() for image in topic.partitions]
         self.assertEqual({image.leader_epoch >= 1 for image in images}, {True})
+        # The first one may hear of the end of its session after the second one did.
+        again = (None, credentials)
+        self.wait_until(lambda: one.store.credentials not in again, "another session")  # type: ignore[attr-defined]
         self.failureResultOf(Deferred.fromCoroutine(tenure.fence.write([[Create("/zombie")]])), Deposed)
