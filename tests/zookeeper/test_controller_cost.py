@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred
 from logbus.cluster.controller.fence import Deposed
 from logbus.cluster.topics import NewTopic
 from logbus.errors import ApiError
-from logbus.metastore.imetastore import Create
+from logbus.metastore.imetastore import Create, SessionState
 from tests.cluster.control import Cluster, Node
 from tests.zookeeper.pumped import PumpedTestCase
 
@@ -34,7 +34,7 @@ class TakingOverTests(PumpedTestCase):
             self.assertNotIsInstance(outcome, ApiError)
         tenure = one.controller.tenure
         assert tenure is not None
-        credentials = one.store.credentials  # type: ignore[attr-defined]
+        session, credentials = one.store.session_id, one.store.credentials  # type: ignore[attr-defined]
         self.zookeeper.expire(*credentials)
         self.wait_until(lambda: two.controller.tenure is not None, "another controller")
         self.assertLess(two.controller.tally.taking_office_seconds, 10)
@@ -42,6 +42,6 @@ class TakingOverTests(PumpedTestCase):
         images = [image for topic in two.metadata.topics.values() for image in topic.partitions]
         self.assertEqual({image.leader_epoch >= 1 for image in images}, {True})
         # The first one may hear of the end of its session after the second one did.
-        again = (None, credentials)
-        self.wait_until(lambda: one.store.credentials not in again, "another session")  # type: ignore[attr-defined]
+        store = one.store
+        self.wait_until(lambda: store.session_id != session and store.state is SessionState.CONNECTED, "a new session")
         self.failureResultOf(Deferred.fromCoroutine(tenure.fence.write([[Create("/zombie")]])), Deposed)
