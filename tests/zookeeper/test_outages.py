@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -168,31 +170,30 @@ class OutageTests(LoggedTestCase):
         self.assertEqual(store.generation, 2)
         self.assertEqual(self.successResultOf(store.children("/")), [])
 
+    @contextmanager
+    def dialled_in_vain(self, session_timeout: float, seconds: float) -> Iterator[socket.socket]:
+        """Something that is no ZooKeeper, which waits so long for a connection of the store that takes it for one."""
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            listening.settimeout(seconds)
+            opened = self.client(f"127.0.0.1:{listening.getsockname()[1]}", session_timeout).open()
+            opened.addErrback(lambda _: None)
+            yield listening
+            self.wait_until(lambda: self.said("which does not answer"))
+            self.assertNoResult(opened)
+
     def test_something_else_listens(self) -> None:
         """A port where no ZooKeeper is does no harm; it is tried again."""
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            listening.settimeout(5)
-            store = self.client(f"127.0.0.1:{listening.getsockname()[1]}", 1)
-            opened = store.open()
-            opened.addErrback(lambda _: None)
+        with self.dialled_in_vain(1, 5) as listening:
             for _ in range(2):
                 connection, _ = listening.accept()
                 with connection:
                     connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-            self.wait_until(lambda: self.said("which does not answer"))
-            self.assertNoResult(opened)
 
     def test_a_server_that_says_nothing(self) -> None:
         """It takes a connection, as one does that is starting: another is made long before a session would be over."""
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            listening.settimeout(5.5)
-            store = self.client(f"127.0.0.1:{listening.getsockname()[1]}", 6)
-            opened = store.open()
-            opened.addErrback(lambda _: None)
+        with self.dialled_in_vain(6, 5.5) as listening:
             for _ in range(2):
                 self.enterContext(listening.accept()[0])
-            self.wait_until(lambda: self.said("which does not answer"))
-            self.assertNoResult(opened)
 
     def test_too_large(self) -> None:
         """What ZooKeeper would not take is refused before; what it takes is taken."""
