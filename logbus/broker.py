@@ -489,7 +489,8 @@ class Broker(OrderedService):
         """Why clients should not be sent here now; empty when they may."""
         if not self._ready:
             return ["the broker is starting or stopping"]
-        return [f"log directory {path} is offline" for path in self.logs.offline_directories]
+        reasons = [f"log directory {path} is offline" for path in self.logs.offline_directories]
+        return reasons + [f"log directory {path} is full" for path in self.logs.space.full_directories]
 
     # What the parts tell each other.
 

@@ -12,6 +12,7 @@ from logbus.admin.transaction_metrics import TransactionSeries
 from logbus.coordination.groups import GroupCoordinator
 from logbus.coordination.states import GroupState
 from logbus.metrics import Family, Sample
+from logbus.storage.space_monitor import SpaceMonitor
 from logbus.wire.messages import API_NAMES
 
 if TYPE_CHECKING:
@@ -75,6 +76,12 @@ def instrument(broker: Broker) -> None:
         "Log directories that failed.",
         lambda: len(broker.logs.offline_directories),
     )
+    gauge(
+        "logbus_full_log_directories",
+        "Log directories that refuse writes, since there is no space.",
+        lambda: len(broker.logs.space.full_directories),
+    )
+    registry.add_source(lambda: _space(broker.logs.space))
     cleaner = broker.logs.cleaner
     counter("logbus_cleanings_total", "Compactions of a log.", lambda: cleaner.cleanings)
     counter("logbus_cleaner_read_bytes_total", "Bytes read to compact logs.", lambda: cleaner.read_bytes)
@@ -118,6 +125,26 @@ def instrument(broker: Broker) -> None:
     requests = registry.counter("logbus_requests_total", "Requests by API.", ("api",))
     for key in broker.router.served:
         requests.labels(api=API_NAMES[key]).function = lambda key=key: broker.router.counts[key]
+
+
+def _space(monitor: SpaceMonitor) -> list[Family]:
+    """The space of each log directory, as it was measured last."""
+    measured = [(root, state.space) for root, state in monitor.states.items() if state.space is not None]
+    free, total = "logbus_log_directory_free_bytes", "logbus_log_directory_size_bytes"
+    return [
+        Family(
+            free,
+            "Free space of the file system that a log directory is on.",
+            "gauge",
+            (Sample(free, (("directory", root),), space.usable_bytes) for root, space in measured),
+        ),
+        Family(
+            total,
+            "Size of the file system that a log directory is on.",
+            "gauge",
+            (Sample(total, (("directory", root),), space.total_bytes) for root, space in measured),
+        ),
+    ]
 
 
 def _groups(coordinator: GroupCoordinator) -> Family:

@@ -33,6 +33,8 @@ def storage_settings(config: ConfigView) -> StorageSettings:
         producer_id_expiration_ms=config.get(keys.PRODUCER_ID_EXPIRATION_MS),
         producer_id_check_interval_ms=config.get(keys.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS),
         max_open_files=most_open_files(),
+        space_check_interval_ms=config.get(keys.LOG_DIR_SPACE_CHECK_INTERVAL_MS),
+        usage_warn_ratio=config.get(keys.LOG_DIR_USAGE_WARN_RATIO),
     )
 
 

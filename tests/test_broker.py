@@ -161,6 +161,27 @@ class FailingDirectories(SynchronousTestCase):
         for n in range(2):
             self.assertEqual(self.client.produce(topic="later", partition=n).error_code, 0)
 
+    def test_a_full_disk(self) -> None:
+        """A full directory is a reason not to be ready, and a metric; when there is space again, neither."""
+        numbers = [n for n, disk in self.homes.items() if disk is self.bad]
+        self.bad.faults = lambda op, path: no_space() if op in ("write", "replace") else None
+        answer = self.client.produce(a_batch(b"after"), partition=numbers[0])
+        self.assertEqual(answer.error_code, ErrorCode.KAFKA_STORAGE_ERROR)
+        self.assertEqual(self.server.broker.not_ready(), ["log directory /bad is full"])
+        self.assertEqual(self.metric("logbus_full_log_directories"), [1])
+        self.assertEqual(self.metric("logbus_offline_log_directories"), [0])
+        self.assertEqual(self.metric("logbus_log_directory_free_bytes"), [1 << 40] * 2)
+        self.assertEqual(self.metric("logbus_log_directory_size_bytes"), [1 << 40] * 2)
+        self.bad.faults = lambda op, path: None
+        self.server.reactor.pump([10, 10])
+        self.assertEqual(self.server.broker.not_ready(), [])
+        self.assertEqual(self.metric("logbus_full_log_directories"), [0])
+
+    def metric(self, name: str) -> list[float]:
+        """The values of a metric's series."""
+        families = {family.name: family for family in self.server.broker.registry.collect()}
+        return [sample.value for sample in families[name].samples if sample is not None]
+
     def test_a_write_fails(self) -> None:
         """The produce that met the error hears of it; its directory's partitions are offline, the others go on."""
         self.bad.faults = lambda op, path: broken() if op == "write" else None
@@ -203,7 +224,7 @@ class FullDisks(SynchronousTestCase):
             self.assertEqual((answer.error_code, answer.base_offset), (ErrorCode.KAFKA_STORAGE_ERROR, -1))
         self.assertEqual(content(client.fetch()), before)
         self.assertIsNone(disk.failure)
-        self.assertEqual(server.broker.not_ready(), [])
+        self.assertEqual(server.broker.not_ready(), ["log directory /memory is full"])
         disk.faults = lambda op, path: None
         self.assertEqual(client.produce(a_batch(b"second")).base_offset, 1)
         self.assertIn(b"second", content(client.fetch(1)))

@@ -110,6 +110,9 @@ def metrics() -> Lines:
         if family.name.startswith("logbus_group_") and not samples:
             # A broker that was never started has no groups whose series could show them.
             labels = {"group"}
+        if family.name.startswith("logbus_log_directory_") and not samples:
+            # Nor was the space of its directories measured.
+            labels = {"directory"}
         rows.append(
             (f"``{family.name}``", family.type, ", ".join(f"``{name}``" for name in sorted(labels)), family.help)
         )

@@ -47,6 +47,9 @@ class LogDirHandlers:
         if not directory.is_online:
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             return result
+        space = self._replicas.logs.space.space_of(directory)
+        if space is not None:
+            result.total_bytes, result.usable_bytes = space.total_bytes, space.usable_bytes
         topics: dict[str, DescribeLogDirsTopic] = {}
         for name, log in directory.logs.items():
             if wanted is None or name in wanted:

@@ -33,6 +33,7 @@ from logbus.storage.istorage import IDisk, IFile, Lane
 from logbus.storage.lanes import LaneThreads
 from logbus.storage.readahead import AT_A_TIME, HOT, ReadAhead
 from logbus.storage.residency import Residency, make_resident
+from logbus.storage.space import DiskSpace
 
 LOCK_FILE = ".lock"
 SYNCS = 8
@@ -46,12 +47,16 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
+class NoSpace(ApiError):
+    """An operation was refused for want of space; there may be some later."""
+
+
 def refusal(error: OSError, what: str) -> ApiError | None:
     """
     The error to refuse an operation with, if ``error`` is one that passes: no space, or no file descriptor.
     """
     if error.errno in _NO_SPACE:
-        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"no space to {what}: {error.strerror}")
+        return NoSpace(ErrorCode.KAFKA_STORAGE_ERROR, f"no space to {what}: {error.strerror}")
     if error.errno in _NO_DESCRIPTOR:
         return ApiError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"cannot {what}: {error.strerror}; raise the limit on open files (ulimit -n)"
@@ -132,6 +137,7 @@ class File:
         if refused is None:
             return self._disk.broken(error, f"write {self.path}")
         self.truncate(position)
+        self._disk.tell_refused(refused)
         return refused
 
     def is_cold(self, position: int, length: int) -> bool | None:
@@ -194,6 +200,7 @@ class Disk:
     residency: Residency = field(factory=Residency, init=False)
     reads: ReadAhead = field(init=False)
     _listeners: list[Callable[[StorageError], None]] = field(factory=list, init=False)
+    _space_listeners: list[Callable[[ApiError], None]] = field(factory=list, init=False)
     _lanes: dict[Lane, LaneThreads] = field(factory=dict, init=False)
     _lock_fd: int | None = field(default=None, init=False)
     _log = Logger()
@@ -205,6 +212,19 @@ class Disk:
     def on_failure(self, listener: Callable[[StorageError], None]) -> None:
         """Have ``listener`` told when the directory goes offline."""
         self._listeners.append(listener)
+
+    def on_no_space(self, listener: Callable[[ApiError], None]) -> None:
+        """Have ``listener`` told of each operation that is refused for want of space."""
+        self._space_listeners.append(listener)
+
+    def tell_refused(self, error: BaseException | None) -> None:
+        """
+        Tell the listeners if ``error`` is for want of space. What a lane's operation raises is told when its result
+        arrives on the reactor thread.
+        """
+        if isinstance(error, NoSpace) and not self._in_lane():
+            for listener in self._space_listeners:
+                listener(error)
 
     def fail(self, error: StorageError) -> StorageError:
         """Take the directory offline; only the first error counts. Reactor thread only."""
@@ -233,6 +253,7 @@ class Disk:
         """On the reactor thread: what an operation's waiter gets to see. A failed directory confirms nothing more."""
         if isinstance(error, StorageError):
             self.fail(error)
+        self.tell_refused(error)
         return error if self.failure is None else self.offline()
 
     def _at(self, path: str) -> str:
@@ -244,12 +265,26 @@ class Disk:
         on the reactor thread; from a lane, when the operation's result arrives there.
         """
         problem = StorageError(f"{self.root}: cannot {what}: {error}")
-        if not any(lane.is_current() for lane in self._lanes.values()):
+        if not self._in_lane():
             self.fail(problem)
         return problem
 
+    def _in_lane(self) -> bool:
+        return any(lane.is_current() for lane in self._lanes.values())
+
     def _refused_or_broken(self, error: OSError, what: str) -> ApiError | StorageError:
-        return refusal(error, what) or self.broken(error, what)
+        refused = refusal(error, what)
+        self.tell_refused(refused)
+        return refused or self.broken(error, what)
+
+    def space(self) -> DiskSpace | None:
+        """The space of the file system, for this process's user."""
+        try:
+            found = os.statvfs(self.root)
+        except OSError:
+            # Whatever is wrong here, the next operation that matters meets it, too.
+            return None
+        return DiskSpace(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
     def open(self, path: str, create: bool = False) -> File:
         """Open a file to read and append."""

@@ -44,6 +44,7 @@ class Housekeeping:
     settings: StorageSettings = field(kw_only=True)
     _policy: IDeletePolicy = field(kw_only=True)
     _high_watermark_of: Callable[[Log], int] = field(kw_only=True)
+    _measure_space: Callable[[], None] = field(default=lambda: None, kw_only=True)
     timers: Timers = field(init=False)
     _touched: set[Log] = field(factory=set, init=False)
     _points_due: set[IDisk] = field(factory=set, init=False)
@@ -74,6 +75,8 @@ class Housekeeping:
         self._every(settings.recovery_checkpoint_interval_ms, self.checkpoint)
         self._every(settings.high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks)
         self._every(settings.producer_id_check_interval_ms, self.expire_producers)
+        self._measure_space()
+        self._every(settings.space_check_interval_ms, self._measure_space)
 
     def stop(self) -> None:
         """End it. What was to be removed later is removed at the next start."""

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from zope.interface import Attribute, Interface
 
-from logbus.errors import StorageError
+from logbus.errors import ApiError, StorageError
 
 if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
     from logbus.records.checksum import Buffer
     from logbus.storage.retention import LogView, SegmentView
+    from logbus.storage.space import DiskSpace
 
 
 class Lane(Enum):
@@ -109,6 +110,15 @@ class IDisk(Interface):
 
     def on_failure(listener: Callable[[StorageError], None]) -> None:
         """Have ``listener`` called once, on the reactor thread, when the directory goes offline."""
+
+    def on_no_space(listener: Callable[[ApiError], None]) -> None:
+        """
+        Have ``listener`` called, on the reactor thread, with the error of each operation that is refused for want of
+        space.
+        """
+
+    def space() -> DiskSpace | None:
+        """The space of the file system; None if the system does not say. Blocks: for lanes."""
 
     def fail(error: StorageError) -> StorageError:
         """Take the directory offline for ``error``, unless it is already; returns the error that did it."""

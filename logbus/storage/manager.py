@@ -31,6 +31,7 @@ from logbus.storage.istorage import IDeletePolicy, IDisk, Lane
 from logbus.storage.log import Log
 from logbus.storage.retention import TimeAndSize
 from logbus.storage.settings import CleanerSettings, StorageSettings
+from logbus.storage.space_monitor import SpaceMonitor
 
 
 def _nobody(partitions: Sequence[TopicPartition], reason: str) -> None:
@@ -71,6 +72,7 @@ class LogManager:
     directories: list[LogDirectory] = field(init=False)
     housekeeping: Housekeeping = field(init=False)
     cleaner: LogCleaner = field(init=False)
+    space: SpaceMonitor = field(init=False)
     _creating: dict[TopicPartition, list[Deferred[Log]]] = field(factory=dict, init=False)
     _log = Logger()
 
@@ -87,6 +89,10 @@ class LogManager:
             directories.append(directory)
         return directories
 
+    @space.default
+    def _space_monitor(self) -> SpaceMonitor:
+        return SpaceMonitor(self.directories, self.settings.usage_warn_ratio)
+
     @housekeeping.default
     def _house(self) -> Housekeeping:
         return Housekeeping(
@@ -96,6 +102,7 @@ class LogManager:
             settings=self.settings,
             policy=self.policy,
             high_watermark_of=self.high_watermark_of,
+            measure_space=lambda: self.space.measure(),  # noqa: PLW0108 - not made yet
         )
 
     @cleaner.default

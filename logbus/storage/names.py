@@ -24,6 +24,8 @@ TEMPORARY = ".tmp"
 
 EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
+SPACE_TEST = "space-test"
+"""Written to a directory that was full, and removed at once, to learn whether it has space again."""
 
 DELETE_SUFFIX = "-delete"
 MAX_NAME = 255

@@ -19,6 +19,8 @@ class StorageSettings:
     :ivar write_back_bytes: unsynced bytes of a log after which it is synced in the background, so that recovery has
         little to scan.
     :ivar max_open_files: files of logs kept open.
+    :ivar space_check_interval_ms: ``log.dir.space.check.interval.ms``.
+    :ivar usage_warn_ratio: ``log.dir.usage.warn.ratio``, from 0 to 1.
     :ivar max_clock_step_ms: a wall clock that jumps ahead by more than this is not believed by retention.
     """
 
@@ -29,6 +31,8 @@ class StorageSettings:
     producer_id_check_interval_ms: int = 600_000
     write_back_bytes: int = 64 * 1024 * 1024
     max_open_files: int = 4096
+    space_check_interval_ms: int = 10_000
+    usage_warn_ratio: float = 0.9
     max_clock_step_ms: int = 3_600_000
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from logbus.errors import ErrorCode, StorageError
+from logbus.storage.space import DiskSpace
 from logbus.testing.simulation.disk import MemoryDisk
 from logbus.wire.messages.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest, DescribeLogDirsResponse
 from tests.handlers.kit import HandlerCase, MemoryBroker, a_batch, produce_request
@@ -42,6 +43,15 @@ class LogDirTests(HandlerCase):
             nothing = (0, 0, False)
             wanted = {("t", 0): nothing, ("t", 1): nothing, ("t", 2): (replica.log.size, 0, False), ("u", 0): nothing}
             self.assertEqual(dict(logs), wanted)
+
+    def test_space(self) -> None:
+        """The size and the free bytes of each directory's file system, for who knows of them (KIP-827)."""
+        self.server.disks[0].free = DiskSpace(25, 100)
+        self.server.broker.logs.space.measure()
+        first, second = self.ask(4).results
+        self.assertEqual((first.total_bytes, first.usable_bytes), (100, 25))
+        self.assertEqual(second.total_bytes, second.usable_bytes)
+        self.assertEqual([(each.total_bytes, each.usable_bytes) for each in self.ask(3).results], [(-1, -1)] * 2)
 
     def test_some(self) -> None:
         """Only what was asked for; what is not here is left out, directories are not."""

@@ -180,6 +180,32 @@ class DiskTests(SynchronousTestCase):
         self.assertRaises(StorageError, file.write, 0, [b"x"])
         self.assertIn("truncate", str(self.disk.failure))
 
+    def test_told_of_refusals(self) -> None:
+        """Who listens is told of operations refused for want of space: at once, or when a lane's result arrives."""
+
+        def refuse(*args: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        told: list[str] = []
+        self.disk.on_no_space(lambda error: told.append(error.message))
+        file = self.disk.open("f", True)
+        self.patch(disk_module, "write_fully", refuse)
+        self.assertRaises(ApiError, file.write, 0, [b"x"])
+        self.assertEqual(told, [f"no space to append to f: {os.strerror(errno.ENOSPC)}"])
+        self.patch(disk_module.os, "replace", refuse)
+        failed = self.disk.submit(Lane.BACKGROUND, self.disk.replace, "g", b"x")
+        self.failureResultOf(self.reactor.run_until(failed), ApiError)
+        self.assertEqual(told[1:], [f"no space to write g: {os.strerror(errno.ENOSPC)}"])
+
+    def test_space(self) -> None:
+        """The space of the file system, as this user may have it."""
+        space, found = self.disk.space(), os.statvfs(self.root)
+        assert space is not None
+        self.assertEqual(space.total_bytes, found.f_blocks * found.f_frsize)
+        self.assertTrue(0 < space.usable_bytes <= space.total_bytes)
+        self.patch(disk_module.os, "statvfs", lambda path: os.stat(path + "/missing"))
+        self.assertIsNone(self.disk.space())
+
     def test_refused_and_closed(self) -> None:
         """A file whose last write was refused closes with its last reference, without the garbage collector."""
 

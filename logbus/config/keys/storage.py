@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from logbus.config.key import Key
-from logbus.config.keys.declare import CLUSTER, boolean, choice, int32, int64, same, text, times
+from logbus.config.keys.declare import CLUSTER, boolean, choice, decimal, int32, int64, same, text, times
 from logbus.config.kinds import INT_MAX, LONG_MAX, ConfigType, integer, optional
 
 MINUTE_MS = 60_000
@@ -102,6 +102,21 @@ LOG_DELETE_POLICY = text(
 )
 LOG_RETENTION_CHECK_INTERVAL_MS = int64(
     "log.retention.check.interval.ms", 300_000, "Milliseconds between two looks for segments to delete.", at_least=1
+)
+
+LOG_DIR_SPACE_CHECK_INTERVAL_MS = int32(
+    "log.dir.space.check.interval.ms",
+    10_000,
+    "Milliseconds between two measurements of the free space of each log directory. A key of logbus.",
+    at_least=1,
+)
+LOG_DIR_USAGE_WARN_RATIO = decimal(
+    "log.dir.usage.warn.ratio",
+    0.9,
+    "The log has a warning when more than this share of a log directory's file system is used; 1: never. A key of "
+    "logbus.",
+    at_least=0.0,
+    at_most=1.0,
 )
 
 LOG_FLUSH_BEFORE_ACK = boolean(

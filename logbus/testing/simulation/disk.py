@@ -16,11 +16,12 @@ from typing import Any
 from twisted.internet.defer import Deferred, fail, succeed
 from zope.interface import implementer
 
-from logbus.errors import ConfigError, StorageError
+from logbus.errors import ApiError, ConfigError, StorageError
 from logbus.records.checksum import Buffer
-from logbus.storage.disk import refusal
+from logbus.storage.disk import NoSpace, refusal
 from logbus.storage.istorage import IDisk, IFile, Lane
 from logbus.storage.readahead import ReadAhead
+from logbus.storage.space import DiskSpace
 from logbus.testing.simulation.inodes import Choice, Crashed, Directory, Inode
 
 
@@ -60,6 +61,7 @@ class MemoryFile:
         if refused is None:
             raise disk.fail(StorageError(f"{disk.root}: writing {self.path} failed: {error}"))
         self.truncate(position)
+        disk.tell_refused(refused)
         raise refused
 
     def pread(self, length: int, position: int) -> bytes:
@@ -101,6 +103,7 @@ class MemoryDisk:
     :ivar on_crash: called when it does.
     :ivar faults: asked before each step; may give an error and, for writes, the portion written before it.
     :ivar held: lanes whose operations wait for :meth:`release`.
+    :ivar free: what :meth:`space` says; what is written does not change it.
     :ivar loads: what was read ahead: path, position, bytes waited for, bytes begun behind them.
     """
 
@@ -120,7 +123,9 @@ class MemoryDisk:
         self.done: MutableSequence[tuple[str, str]] = []
         self.locked = False
         self._waiting: list[tuple[Lane, Callable[..., Any], tuple[Any, ...], Deferred[Any]]] = []
+        self.free: DiskSpace | None = DiskSpace(1 << 40, 1 << 40)
         self._listeners: list[Callable[[StorageError], None]] = []
+        self._space_listeners: list[Callable[[ApiError], None]] = []
         self._time = 0
 
     # -- Faults
@@ -194,6 +199,18 @@ class MemoryDisk:
     def on_failure(self, listener: Callable[[StorageError], None]) -> None:
         self._listeners.append(listener)
 
+    def on_no_space(self, listener: Callable[[ApiError], None]) -> None:
+        self._space_listeners.append(listener)
+
+    def tell_refused(self, error: BaseException | None) -> None:
+        """Tell the listeners if ``error`` is for want of space."""
+        if isinstance(error, NoSpace):
+            for listener in self._space_listeners:
+                listener(error)
+
+    def space(self) -> DiskSpace | None:
+        return self.free
+
     def fail(self, error: StorageError) -> StorageError:
         if self.failure is None:
             self.failure = error
@@ -230,6 +247,7 @@ class MemoryDisk:
                 return ran
             except Exception as raised:
                 value, error = None, raised
+                self.tell_refused(raised)
             if self.failure is not None:
                 done.errback(self.offline())
             elif error is not None:

@@ -1,0 +1,84 @@
+"""
+How full a log directory is: the levels, and when one becomes another. Pure.
+
+A directory is *full* when the system refused a write for want of space, whatever the reason (the device, a quota, a
+limit on file sizes). It stays so until a test write succeeds and none was refused meanwhile. It is *low* while more
+than a given share of it is used.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from attrs import define, frozen
+
+HYSTERESIS = 0.01
+"""A directory that is low is no longer so when this share of it less than the limit is used."""
+
+
+class SpaceLevel(Enum):
+    """How full a log directory is."""
+
+    ENOUGH = "enough"
+    LOW = "low"
+    FULL = "full"
+
+
+@frozen
+class DiskSpace:
+    """
+    The space of the file system that a log directory is on (KIP-827).
+
+    :ivar usable_bytes: free for this process's user.
+    :ivar total_bytes: of the file system.
+    """
+
+    usable_bytes: int
+    total_bytes: int
+
+    @property
+    def used_ratio(self) -> float:
+        """The share in use, from 0 to 1; reserved blocks count as used."""
+        return 1 - self.usable_bytes / self.total_bytes if self.total_bytes > 0 else 0.0
+
+    def __str__(self) -> str:
+        return f"{self.usable_bytes} of {self.total_bytes} bytes are free"
+
+
+@define(eq=False)
+class SpaceState:
+    """
+    The level of one log directory.
+
+    :ivar space: as measured last; None: not known.
+    """
+
+    level: SpaceLevel = SpaceLevel.ENOUGH
+    space: DiskSpace | None = None
+    _refused: bool = False
+
+    def refused(self) -> bool:
+        """A write was refused for want of space; returns whether the level changed."""
+        self._refused = True
+        changed = self.level is not SpaceLevel.FULL
+        self.level = SpaceLevel.FULL
+        return changed
+
+    def measured(self, space: DiskSpace | None, is_writable: bool, warn_ratio: float) -> bool:
+        """
+        The space was measured.
+
+        :param space: None: the system does not say.
+        :param is_writable: False if a test write was refused. Only asked of directories that are full.
+        :param warn_ratio: the share in use from which on the directory is low.
+        :returns: whether the level changed.
+        """
+        self.space = space
+        refused, self._refused = self._refused, False
+        if self.level is SpaceLevel.FULL and (refused or not is_writable):
+            return False
+        limit = warn_ratio - (HYSTERESIS if self.level is SpaceLevel.LOW else 0)
+        low = space is not None and warn_ratio < 1 and space.used_ratio >= limit
+        level = SpaceLevel.LOW if low else SpaceLevel.ENOUGH
+        changed, self.level = level is not self.level, level
+        return changed
