@@ -5,6 +5,10 @@ A fetch names partitions and offsets (:class:`Want`), and gets an answer for eac
 once when there are ``min_bytes``, when something is wrong, or when it must not wait; else it waits in the purgatory,
 woken by the replicas it wants, and reads again when enough may have come (Kafka's DelayedFetch).
 
+A read of a partition stops at the end of a segment, and before a batch that does not fit.  When more records follow
+there, the fetch is answered at once, even with less than ``min_bytes``: waiting would bring it no more of that
+partition, and its next fetch goes on behind.
+
 Consumers read what is committed, from the leader or, where they know how, from a follower (KIP-392).  Followers read
 up to the log's end, from the leader alone, which learns by that what they have.
 """
@@ -99,6 +103,7 @@ class Got:
     What one partition answers.
 
     :ivar end: where reading stops for now: nothing more is given from there on.
+    :ivar read_to: the offset that this read came to: ``data`` lies below it; −1 if nothing was read.
     :ivar preferred: the broker to read from instead (KIP-392), −1 for this one.
     :ivar aborted: the transactions whose records in ``data`` do not count, by their first offset; None: the client
         reads all there is.
@@ -111,6 +116,7 @@ class Got:
     last_stable_offset: int = -1
     log_start_offset: int = -1
     end: int = -1
+    read_to: int = -1
     preferred: int = -1
     data: FileSlice | None = None
     aborted: Sequence[AbortedTransaction] | None = None
@@ -184,12 +190,13 @@ class Reader:
         """
         Read what ``source`` wants, in its order.
 
+        :param min_bytes: to wait for, unless records follow that this answer has no place for.
         :param max_bytes: of the whole answer; the first batch found is given even when it is larger.
         :return: an answer for each want; a Deferred (cancellable) where it must wait for ``min_bytes``.
         """
         got, size, urgent = self.read(source.wants(), max_bytes, asker)
         enough = min(min_bytes, max_bytes)
-        if urgent or size >= enough or max_wait_ms <= 0 or source.empty:
+        if urgent or size >= enough or max_wait_ms <= 0 or source.empty or (size and self._more_follows(got)):
             return got
 
         found: list[list[Got]] = []
@@ -201,7 +208,7 @@ class Reader:
             if not asker.committed:
                 return True
             got, size, urgent = self.read(source.wants(), max_bytes, asker)
-            if not urgent and size < enough:
+            if not urgent and size < enough and not (size and self._more_follows(got)):
                 arrivals.missing = enough - size
                 return False
             found.append(got)
@@ -254,6 +261,27 @@ class Reader:
                 urgent = urgent or want.told[0] != got.high_watermark
         return answers, size, urgent
 
+    def _more_follows(self, answers: Sequence[Got]) -> bool:
+        """
+        Whether a partition has records that were not given though they may be read: those of its next segment, or a
+        batch that did not fit (Kafka's DelayedFetch, case F).
+
+        :param answers: with records from at least one partition, so that the next fetch gets further.
+        """
+        for got in answers:
+            if not 0 <= got.read_to < got.end:
+                continue
+            if got.data is not None:
+                return True
+            # Either its first batch did not fit behind those of others, or compaction left nothing up to the end.
+            replica = self._replicas.find(got.want.topic, got.want.partition)
+            try:
+                if replica is not None and replica.log.read(got.want.offset, 0, got.end).data is not None:
+                    return True
+            except (ApiError, StorageError):
+                return True  # The next fetch is told.
+        return False
+
     def _read_for_consumer(self, got: Got, replica: Replica, left: int, asker: Asker, *, min_one: bool) -> None:
         want, log, partition = got.want, replica.log, replica.partition
         if partition.is_leader or not asker.follows:
@@ -284,7 +312,7 @@ class Reader:
                 raise log.out_of_range(want.offset)
             return
         found = replica.read(want.offset, min(left, want.max_bytes), committed=asker.committed, min_one=min_one)
-        got.data = found.data
+        got.data, got.read_to = found.data, found.end_offset
         if asker.committed and got.data is not None:
             got.aborted = log.aborted_transactions(want.offset, found.end_offset)
 
@@ -296,7 +324,8 @@ class Reader:
             # First it is written down where the follower is: that may move the high watermark, which it is told.
             replica.fetched(follower, OffsetAndStart(want.offset, want.log_start_offset))
             if not self.throttle.holds_back(replica, follower):
-                got.data = replica.log.read(want.offset, min(left, want.max_bytes), None, min_one).data
+                found = log.read(want.offset, min(left, want.max_bytes), None, min_one)
+                got.data, got.read_to = found.data, found.end_offset
                 if got.data is not None:
                     self.throttle.sent(replica, follower, len(got.data))
         got.high_watermark = replica.high_watermark

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
+import attrs
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cluster.reads import Asker, Got, Once, Want
+from logbus.cluster.reads import Asker, Got, Once, Throttle, Want
 from logbus.errors import ErrorCode
-from logbus.model import LeaderAndIsr
+from logbus.model import NO_EPOCH, LeaderAndIsr
+from logbus.records.header import first_offset
 from logbus.testing.simulation.disk import broken
 from tests.handlers.kit import NOW_MS, MemoryBroker, a_batch
 
@@ -94,6 +97,141 @@ class AtOnce(ReadCase):
         (got,) = self.fetch()
         self.assertEqual(got.error.code, ErrorCode.KAFKA_STORAGE_ERROR)
         self.assertFalse(replica.partition.is_leader)
+
+
+class MoreFollows(ReadCase):
+    """A fetch that stopped short of what is there is answered at once: waiting would bring it nothing more."""
+
+    SEGMENTS = 5
+
+    def setUp(self) -> None:
+        super().setUp()
+        # Room for one batch of this size in each segment.
+        self.server.create("small", 2, segment_bytes="300")
+        for partition in (0, 1):
+            for _ in range(self.SEGMENTS):
+                self.replicas.get("small", partition).append(a_batch(bytes(200)), NOW_MS)
+        self.assertEqual(len(self.replicas.get("small", 0).log.segments), self.SEGMENTS)
+
+    def read(self, *wants: Want, least: int = 100_000, most: int = 1 << 20, **asker: Any) -> Any:
+        return self.server.broker.reader.fetch(
+            Once(self.replicas, wants, to_log_end="broker_id" in asker),
+            min_bytes=least,
+            max_bytes=most,
+            max_wait_ms=2000,
+            asker=Asker(**asker),
+        )
+
+    def follow(self) -> int:
+        """Have broker 8 follow ``small-0``; the leader epoch."""
+        replica = self.replicas.get("small", 0)
+        given = LeaderAndIsr(leader=0, leader_epoch=replica.partition.leader_epoch + 1, isr=(0,))
+        replica.take(given, (0, 8))
+        return given.leader_epoch
+
+    def assert_read_at_full_speed(self, *before: Want, epoch: int = NO_EPOCH, **asker: Any) -> None:
+        """Each fetch but the last, which is at the log's end, is answered without a wait."""
+        offset = 0
+        for _ in range(self.SEGMENTS - 1):
+            got = self.read(*before, Want("small", 0, offset, 1 << 20, epoch), **asker)
+            self.assertIsInstance(got, list)
+            offset += 1
+            data = got[-1].data
+            self.assertEqual((data.length, got[-1].error), (len(a_batch(bytes(200))), None))
+        last = self.read(*before, Want("small", 0, offset, 1 << 20, epoch), **asker)
+        self.assertNoResult(last)
+        self.clock.advance(2)
+        self.assertIsNotNone(self.successResultOf(last)[-1].data)
+
+    def test_small_segments(self) -> None:
+        """The end of a segment is not the end of the log."""
+        self.assert_read_at_full_speed()
+
+    def test_in_several_partitions(self) -> None:
+        """One partition that has more is enough, whatever the others have."""
+        self.assert_read_at_full_speed(Want("t", 0, 0, 1 << 20), Want("t", 1, 0, 1 << 20))
+
+    def test_read_committed(self) -> None:
+        """The same up to the last stable offset."""
+        self.assert_read_at_full_speed(committed=True)
+
+    def test_read_committed_before_an_open_transaction(self) -> None:
+        """What lies behind an open transaction is not more to read: there the fetch waits."""
+        for _ in range(3):
+            batch = a_batch(bytes(200), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+            self.replicas.get("small", 0).append(batch, NOW_MS)
+        self.assert_read_at_full_speed(committed=True)
+
+    def test_follower(self) -> None:
+        """Followers read to the log's end."""
+        self.assert_read_at_full_speed(broker_id=8, broker_epoch=1, epoch=self.follow())
+
+    def test_a_follower_that_is_held_back(self) -> None:
+        """Who gets nothing because replication is throttled waits."""
+        epoch = self.follow()
+        reader = self.server.broker.reader
+        self.patch(reader, "throttle", Throttled())
+        self.assertNoResult(self.read(Want("small", 0, 0, 1 << 20, epoch), broker_id=8, broker_epoch=1))
+
+    def test_a_partition_is_full(self) -> None:
+        """Whole batches are given; what is left of the room for a partition is no reason to wait."""
+        for _ in range(4):
+            self.append(2, 100)
+        size = len(a_batch(bytes(100)))
+        got = self.read(Want("t", 2, 0, 2 * size + 1))
+        self.assertEqual(len(got[0].data), 2 * size)
+
+    def test_the_next_partition_does_not_fit(self) -> None:
+        """A batch for which there is no room any more comes first in the next answer, which is not to wait."""
+        size = self.append(0, 100)
+        self.append(1, 100)
+        got = self.read(Want("t", 0, 0, 1 << 20), Want("t", 1, 0, 1 << 20), most=size + 1)
+        self.assertEqual([one.data is None for one in got], [False, True])
+
+    def test_woken(self) -> None:
+        """A fetch that waits at the log's end is answered when enough came, though in several segments."""
+        batch = a_batch(bytes(200))
+        for committed in (False, True):
+            replica = self.replicas.get("small", 0)
+            waiting = self.read(
+                Want("small", 0, replica.high_watermark, 1 << 20), least=3 * len(batch), committed=committed
+            )
+            for _ in range(3):
+                self.assertNoResult(waiting)
+                replica.append(batch, NOW_MS)
+            self.assertEqual(len(self.wait_for(waiting)[0].data or ()), len(batch))
+
+    def test_compacted(self) -> None:
+        """In a compacted topic offsets are missing, at the end of segments, too."""
+        replica = self.replicas.get("t", 2)
+        replica.configure(attrs.evolve(replica.log.config, segment_bytes=300, cleanup_policy=frozenset({"compact"})))
+        replica.take(LeaderAndIsr(leader=9, leader_epoch=1, isr=(0, 9)))
+        kept = (0, 3, 4, 11, 20)
+        for offset in kept:
+            replica.follow(stored(a_batch(bytes(200)), offset, 1), offset + 1)
+        replica.take(LeaderAndIsr(leader=0, leader_epoch=2, isr=(0,)))
+        offset = 0
+        for one in kept[:-1]:
+            got = self.read(Want("t", 2, offset, 1 << 20))
+            self.assertIsInstance(got, list)
+            self.assertEqual(first_offset(got[0].data.read()), one)
+            offset = one + 1
+        self.assertNoResult(self.read(Want("t", 2, offset, 1 << 20)))
+
+
+def stored(batch: bytes, offset: int, leader_epoch: int) -> bytes:
+    """A batch as it is in a log at some offset."""
+    data = bytearray(batch)
+    struct.pack_into(">q", data, 0, offset)
+    struct.pack_into(">i", data, 12, leader_epoch)
+    return bytes(data)
+
+
+class Throttled(Throttle):
+    """Holds everybody back."""
+
+    def holds_back(self, replica: Any, follower: Any) -> bool:
+        return True
 
 
 class Waiting(ReadCase):
