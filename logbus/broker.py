@@ -90,6 +90,7 @@ from logbus.net.channel import Channel
 from logbus.net.limits import Complaints, ConnectionLedger
 from logbus.net.metrics import NetMetrics
 from logbus.net.protocol import KafkaServerFactory
+from logbus.net.time_slices import SliceScheduler
 from logbus.protocols import protocol_plugins
 from logbus.records.record import Record
 from logbus.routes import INTERNAL_TOPICS, routes
@@ -296,6 +297,7 @@ class Broker(OrderedService):
         self._limits = connection_limits(config)
         self._budget = RequestBudget(request_memory(config), self.net_metrics)
         self._ledger = ConnectionLedger(self._limits)
+        self.slice_scheduler = SliceScheduler(reactor)
         self.complaints = Complaints(reactor.seconds)
         self.group_coordinator = GroupCoordinator(
             self.replicas, self.metadata, config, reactor, lambda: int(wall_clock() * 1000), self.random
@@ -589,6 +591,7 @@ class Broker(OrderedService):
             self._ledger,
             self.complaints,
             self.router.run,
+            self.slice_scheduler,
         )
 
     def admin_factory(self, listener: Listener) -> IProtocolFactory:

@@ -15,12 +15,14 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.cluster import Doorkeeper
 from logbus.handlers.routing import Answer, Handler, Router, serves, task
 from logbus.net.context import RequestContext
+from logbus.net.protocol import ELEMENTS_AT_ONCE
 from logbus.records.slices import joined
+from logbus.wire.codegen import ELEMENTS_PER_STEP
 from logbus.wire.connection import Request, ServerConnection
 from logbus.wire.headers import RequestHeader, encode_request_header
 from logbus.wire.messages import api
 from logbus.wire.messages.cluster import ForwardRequest, ForwardResponse
-from logbus.wire.schema import encode
+from logbus.wire.schema import incremental_encoder
 
 
 @define(eq=False)
@@ -88,15 +90,21 @@ class ForwardHandlers:
             principal=message.principal,
             client_id=message.client_id,
             broker=context.broker,
+            scheduler=context.scheduler,
         )
+        time_slice = context.time_slice(request)
+        if inner.decoding is not None:
+            await time_slice.finish(inner.decoding, ELEMENTS_PER_STEP)
         answer = await _done(self._router(client, inner))
-        body = answer if isinstance(answer, bytes) else joined(encode(answer, inner.api_version))
-        return ForwardResponse(body=body)
+        if isinstance(answer, bytes):
+            return ForwardResponse(body=answer)
+        steps = incremental_encoder(type(answer), inner.api_version)(answer)
+        return ForwardResponse(body=joined(await time_slice.finish(steps, ELEMENTS_PER_STEP)))
 
     def _read(self, message: ForwardRequest) -> Request:
         """The client's request, as if it had come here. It fails as any other does that cannot be read."""
         if self._wire is None:
-            self._wire = ServerConnection(self._router.served)
+            self._wire = ServerConnection(self._router.served, max_elements_at_once=ELEMENTS_AT_ONCE)
         flexible = api(message.api_key).flexible.includes(message.api_version)
         header = RequestHeader(message.api_key, message.api_version, 0, message.client_id)
         return self._wire.receive(encode_request_header(header, flexible) + message.body)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from attrs import define
+from attrs import define, field
+
+from logbus.net.time_slices import SliceScheduler, TimeSlice
+from logbus.wire.connection import Request
 
 ANONYMOUS = "User:ANONYMOUS"
 """Kafka's principal of a connection that did not authenticate."""
@@ -25,6 +28,7 @@ class RequestContext:
     :ivar software_name: the client library, from ApiVersions 3 and later (KIP-511); the handler sets it.
     :ivar software_version: its version.
     :ivar broker: the id of the broker at the other end, once it has proved that it is one; None: a client.
+    :ivar scheduler: gives time slices to requests of many elements; None: they are served at once.
     """
 
     connection_id: int
@@ -36,3 +40,18 @@ class RequestContext:
     software_name: str = "unknown"
     software_version: str = "unknown"
     broker: int | None = None
+    scheduler: SliceScheduler | None = field(default=None, eq=False, repr=False)
+
+    def time_slice(self, request: Request) -> TimeSlice:
+        """
+        Begin to serve a request of many elements.
+
+        .. code-block:: python
+
+            time_slice = context.time_slice(request)
+            for each in request.message.topics:
+                ...
+                if time_slice.used():
+                    await time_slice.next()
+        """
+        return TimeSlice(self.scheduler, request)

@@ -20,8 +20,12 @@ from logbus.net.icarrier import IFrameFactory
 from logbus.net.limits import Complaints, ConnectionLedger, ConnectionLimits
 from logbus.net.metrics import NetMetrics
 from logbus.net.serving import KafkaServerProtocol, Refusal, Router, RunRouter
+from logbus.net.time_slices import SliceScheduler
 from logbus.wire.connection import ServerConnection
 from logbus.wire.repeats import Repeats
+
+ELEMENTS_AT_ONCE = 2000
+"""Array elements of a request that are decoded at once: a few milliseconds of work."""
 
 __all__ = ["KafkaServerFactory", "KafkaServerProtocol", "Router"]
 
@@ -44,6 +48,7 @@ class KafkaServerFactory(Factory):
     :ivar ledger: who is connected; share it likewise.
     :ivar runs: answers several Produce requests at once, where they only differ in their batches; without it the router
         is asked for each.
+    :ivar scheduler: gives time slices to requests of many elements; share it among all listeners.
     """
 
     served: Mapping[int, tuple[int, int]]
@@ -56,6 +61,7 @@ class KafkaServerFactory(Factory):
     ledger: ConnectionLedger = field()
     complaints: Complaints = field()
     runs: RunRouter | None = None
+    scheduler: SliceScheduler = field()
     wire: ServerConnection = field(init=False)
     repeats: Repeats = field(factory=Repeats, init=False)
     _connections: dict[KafkaServerProtocol, None] = field(factory=dict, init=False)
@@ -80,8 +86,12 @@ class KafkaServerFactory(Factory):
     def _complaints(self) -> Complaints:
         return Complaints(self.clock.seconds)
 
+    @scheduler.default
+    def _scheduler(self) -> SliceScheduler:
+        return SliceScheduler(self.clock)
+
     def __attrs_post_init__(self) -> None:
-        self.wire = ServerConnection(self.served)
+        self.wire = ServerConnection(self.served, max_elements_at_once=ELEMENTS_AT_ONCE)
         self._sweep = LoopingCall(self._check_some)
         self._sweep.clock = self.clock
 
@@ -100,7 +110,8 @@ class KafkaServerFactory(Factory):
                 )
             return Refusal(self.metrics)
         number = self.ledger.enter(host)
-        return KafkaServerProtocol(self, RequestContext(number, self.listener, host, getattr(addr, "port", 0)))
+        port = getattr(addr, "port", 0)
+        return KafkaServerProtocol(self, RequestContext(number, self.listener, host, port, scheduler=self.scheduler))
 
     def startFactory(self) -> None:
         """A port listens now."""

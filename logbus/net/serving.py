@@ -29,6 +29,7 @@ from logbus.net.metrics import NetMetrics
 from logbus.net.pending import Pending, PendingAnswers
 from logbus.net.sendfile import StreamCarrier
 from logbus.records.slices import Parts
+from logbus.wire.codegen import ELEMENTS_PER_STEP
 from logbus.wire.connection import Request, ServerConnection
 from logbus.wire.framing import FrameBuffer
 from logbus.wire.repeats import Refrain, Repeats, Run
@@ -210,6 +211,8 @@ class KafkaServerProtocol(Protocol):
 
     def give_back_memory(self) -> None:
         """Shrink the buffer if nothing is in it."""
+        if self._blocker is not None and self._blocker.request.held:
+            return  # Its frame is still in use.
         if self.frames.shrink() and self._grown:
             self._grown = 0
             self._budget.release(self)
@@ -292,6 +295,9 @@ class KafkaServerProtocol(Protocol):
                 request = receive(frame)
                 served += 1
                 context = self._known_as(request.client_id)
+                if request.decoding is not None:
+                    self._serve_in_slices(context, request)
+                    continue
                 if request.api_key == PRODUCE and run is None and repeats.learn(request, frame):
                     self._runs = self._listener.runs
                 answer = router(context, request)
@@ -354,6 +360,19 @@ class KafkaServerProtocol(Protocol):
             self._blocker = entry
             self._stops |= _BLOCKED
 
+    def _serve_in_slices(self, context: RequestContext, request: Request) -> None:
+        """Serve a request with more elements than are decoded at once; those after it wait."""
+        # The frame is decoded where it is; what is received meanwhile goes elsewhere.
+        self.frames.hand_over()
+        request.exclusive = request.held = request.sliced = True
+        self._wait(request, Deferred.fromCoroutine(self._decode_and_route(context, request)))
+
+    async def _decode_and_route(self, context: RequestContext, request: Request) -> Answer:
+        assert request.decoding is not None
+        await context.time_slice(request).finish(request.decoding, ELEMENTS_PER_STEP)
+        answer = self._router(context, request)
+        return await answer if isinstance(answer, Deferred) else answer
+
     def _wait_together(self, run: Run, answers: bytes | Deferred[bytes]) -> None:
         if isinstance(answers, bytes):
             self._append(Pending(run, None, [answers], len(run.batches)))
@@ -369,10 +388,22 @@ class KafkaServerProtocol(Protocol):
         try:
             if isinstance(request, Run):
                 parts: Parts = [answer]
+            elif request.sliced and answer is not None:
+                steps = self._wire.respond_in_steps(request, answer)
+                encoding = self.context.time_slice(request).finish(steps, ELEMENTS_PER_STEP)
+                entry.deferred = Deferred.fromCoroutine(encoding)
+                entry.deferred.addCallbacks(self._settle, self._failed, callbackArgs=(entry,), errbackArgs=(entry,))
+                return
             else:
                 parts = [] if answer is None else self._wire.respond(request, answer)
         except Exception:
             self._fail(Failure())
+            return
+        self._settle(parts, entry)
+
+    def _settle(self, parts: Parts, entry: Pending) -> None:
+        """An answer can leave, once those before it have."""
+        if self._lost:
             return
         for ready in self._pending.settle(entry, parts):
             self._out += ready

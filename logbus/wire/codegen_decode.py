@@ -16,16 +16,18 @@ from attrs import define, field
 
 from logbus.wire import decoding
 from logbus.wire.budget import REQUEST_ELEMENTS, RESPONSE_ELEMENTS, element_budget
-from logbus.wire.codegen import Source
+from logbus.wire.codegen import ELEMENTS_PER_STEP, Source
 from logbus.wire.declaration import MessageSpec
 from logbus.wire.layout import Array, FieldLayout, StructLayout, message_layout
 from logbus.wire.wiretypes import BYTES, FORMAT_SIZES, RECORDS, STRING, WireType
 
 
-def generate_decoder(spec: MessageSpec, version: int) -> Callable[..., Any]:
+def generate_decoder(spec: MessageSpec, version: int, *, incremental: bool = False) -> Callable[..., Any]:
     """
     Compile ``decode(buf, pos=0, budget=None) -> (message, pos)`` for one version of a message.
 
+    :param incremental: compile a generator instead, which yields after every :data:`ELEMENTS_PER_STEP` elements and
+        returns the same.
     :raises SchemaError: the message has no such version, or its declaration makes no sense.
     """
     layout = message_layout(spec, version)
@@ -50,12 +52,15 @@ def generate_decoder(spec: MessageSpec, version: int) -> Callable[..., Any]:
         struct_error=struct_error,
     )
     with source.block("def decode(buf, pos=0, budget=None):"):
+        if incremental:
+            source.line(f"left = {ELEMENTS_PER_STEP}")
+            source.line("yield")
         source.line("size = len(buf)")
         with source.block("if budget is None:"):
             source.line(f"budget = element_budget(size - pos, {limit})")
         with source.block("try:"):
             preamble = len(source.lines)
-            body = _Body(source)
+            body = _Body(source, incremental)
             result = body.struct(layout)
             body.flush()
             if body.views:
@@ -68,7 +73,7 @@ def generate_decoder(spec: MessageSpec, version: int) -> Callable[..., Any]:
         with source.block("if pos > size:"):
             source.line(f"raise cut_short({title!r}, size)")
         source.line(f"return {result}, pos")
-    return source.compile("decode", f"decode {title}")
+    return source.compile("decode", f"decode {title}{' incrementally' if incremental else ''}")
 
 
 @define
@@ -76,6 +81,7 @@ class _Body:
     """The part of a decoder between ``try`` and ``except``. ``_run`` holds (format, target) pairs not yet unpacked."""
 
     _source: Source
+    _incremental: bool = False
     _run: list[tuple[str, str]] = field(factory=list)
     views: bool = False
 
@@ -237,6 +243,8 @@ class _Body:
                 item = self.struct(layout.nested(element))
             self.flush()
             source.line(f"{items}.append({item})")
+            if self._incremental:
+                source.step()
 
     def _tags(self, me: str, layout: StructLayout) -> None:
         """Read the tag section; its count comes with the run before it."""

@@ -15,7 +15,7 @@ from typing import Any
 from attrs import define, field
 
 from logbus.wire import encoding
-from logbus.wire.codegen import Source
+from logbus.wire.codegen import ELEMENTS_PER_STEP, Source
 from logbus.wire.declaration import MessageSpec
 from logbus.wire.diagnosis import refuse
 from logbus.wire.layout import Array, FieldLayout, StructLayout, message_layout
@@ -24,10 +24,12 @@ from logbus.wire.wiretypes import RECORDS, STRING, UUID, WireType
 NULL_STRUCT, NULL_TAGGED_STRUCT = b"\xff", b"\0"
 
 
-def generate_encoder(spec: MessageSpec, version: int) -> Callable[..., Any]:
+def generate_encoder(spec: MessageSpec, version: int, *, incremental: bool = False) -> Callable[..., Any]:
     """
     Compile ``encode(message) -> parts`` for one version of a message.
 
+    :param incremental: compile a generator instead, which yields after every :data:`ELEMENTS_PER_STEP` elements and
+        returns the same.
     :raises SchemaError: the message has no such version, or its declaration makes no sense.
     """
     layout = message_layout(spec, version)
@@ -44,11 +46,14 @@ def generate_encoder(spec: MessageSpec, version: int) -> Callable[..., Any]:
         struct_error=struct_error,
     )
     with source.block("def encode(o):"):
+        if incremental:
+            source.line(f"left = {ELEMENTS_PER_STEP}")
+            source.line("yield")
         source.line("out = []")
         source.line("put = out.append")
         with source.block("try:"):
             start = len(source.lines)
-            body = _Body(source)
+            body = _Body(source, incremental)
             body.struct("o", layout)
             body.flush()
             if body.has_records:
@@ -58,7 +63,8 @@ def generate_encoder(spec: MessageSpec, version: int) -> Callable[..., Any]:
             source.line("return [b''.join(out)]")
         with source.block("except (struct_error, TypeError, AttributeError, ValueError) as e:"):
             source.line("raise refuse(o, layout, e) from e")
-    return source.compile("encode", f"encode {spec.cls.__name__} v{version}")
+    title = f"encode {spec.cls.__name__} v{version}{' incrementally' if incremental else ''}"
+    return source.compile("encode", title)
 
 
 @define
@@ -70,6 +76,7 @@ class _Body:
     """
 
     _source: Source
+    _incremental: bool = False
     _run: list[tuple[str, str]] = field(factory=list)
     _put: str = "put"
     has_records: bool = False
@@ -223,11 +230,15 @@ class _Body:
             with source.block(f"for {item} in {items}:"):
                 self._primitive(element, item, False, layout.flexible)
                 self.flush()
+                if self._incremental:
+                    source.step()
             return
         item = source.temporary("o")
         with source.block(f"for {item} in {items}:"):
             self.struct(item, layout.nested(element))
             self.flush()
+            if self._incremental:
+                source.step()
 
     def _tags(self, me: str, layout: StructLayout) -> None:
         """Write the tag section; the number of its tags is left in the run, or packed if the tags had to follow."""

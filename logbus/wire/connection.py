@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import define, field
 
-from logbus.errors import DecodeError, ErrorCode, ProtocolError
+from logbus.errors import BudgetExceeded, DecodeError, ErrorCode, ProtocolError
 from logbus.records.slices import Parts, total_length
 from logbus.wire.budget import REQUEST_ELEMENTS, RESPONSE_ELEMENTS, element_budget
 from logbus.wire.headers import (
@@ -22,7 +22,7 @@ from logbus.wire.headers import (
     response_is_tagged,
 )
 from logbus.wire.messages import API_NAMES, api
-from logbus.wire.schema import decoder, encoder, message_spec
+from logbus.wire.schema import Steps, decoder, encoder, incremental_decoder, incremental_encoder, message_spec
 
 _Frame = bytes | bytearray | memoryview
 _read_request_head = struct.Struct(">hhih").unpack_from
@@ -48,6 +48,12 @@ class _Codec:
         self.decode: Callable[..., tuple[Any, int]] = decoder(known.request, api_version)
         self.encode: Callable[[Any], Parts] = encoder(known.response, api_version)
 
+    def decode_steps(self, frame: _Frame, pos: int, budget: int) -> Steps[tuple[Any, int]]:
+        return incremental_decoder(api(self.api_key).request, self.api_version)(frame, pos, budget)
+
+    def encode_steps(self, response: Any) -> Steps[Parts]:
+        return incremental_encoder(api(self.api_key).response, self.api_version)(response)
+
 
 class Request:
     """
@@ -58,7 +64,11 @@ class Request:
     :ivar correlation_id: what the client calls the request.
     :ivar client_id: what the client calls itself; may be None.
     :ivar message: the decoded body. Records in it are views of the connection's receive buffer, valid only until the
-        router returns.
+        router returns. It is None as long as ``decoding`` is not.
+    :ivar decoding: set if the message has more elements than may be decoded at once: it decodes some of them each time
+        it is advanced, and sets ``message`` at its end. The frame must stay as it is until then; records in the message
+        are views of the frame.
+    :ivar sliced: set if serving the request took more than one time slice; its response is encoded in slices, too.
     :ivar size: bytes of the frame.
     :ivar unsupported: an ApiVersions request of a version we do not know. ``message`` is one with defaults, and the
         answer (UNSUPPORTED_VERSION and our own range) is spelled at version 0.
@@ -73,10 +83,12 @@ class Request:
         "api_version",
         "client_id",
         "correlation_id",
+        "decoding",
         "exclusive",
         "held",
         "message",
         "size",
+        "sliced",
         "unsupported",
     )
 
@@ -91,8 +103,10 @@ class Request:
         self.message = message
         self.size = size
         self.unsupported = unsupported
+        self.decoding: Steps[None] | None = None
         self.exclusive = False
         self.held = False
+        self.sliced = False
 
     def __repr__(self) -> str:
         return f"<Request {self.correlation_id}: api {self.api_key} version {self.api_version}, {self.size} bytes>"
@@ -106,14 +120,22 @@ class ServerConnection:
 
     :param served: the lowest and the highest version of each API key that is answered.
     :param max_elements: array elements a request may make us build (100,000 once a client is authenticated).
+    :param max_elements_at_once: elements that :meth:`receive` decodes at once; of a request with more it says so by
+        ``Request.decoding``. None: all.
     """
 
-    __slots__ = ("_codecs", "_served", "max_elements")
+    __slots__ = ("_at_once", "_codecs", "_served", "max_elements")
 
-    def __init__(self, served: Mapping[int, tuple[int, int]], max_elements: int = REQUEST_ELEMENTS) -> None:
+    def __init__(
+        self,
+        served: Mapping[int, tuple[int, int]],
+        max_elements: int = REQUEST_ELEMENTS,
+        max_elements_at_once: int | None = None,
+    ) -> None:
         self._served = dict(served)
         self._codecs: dict[int, _Codec] = {}
         self.max_elements = max_elements
+        self._at_once = max_elements if max_elements_at_once is None else min(max_elements_at_once, max_elements)
 
     def receive(self, frame: _Frame) -> Request:
         """
@@ -147,20 +169,33 @@ class ServerConnection:
                 pos += 1
         # What is left over is ignored, as Kafka does: librdkafka's flexible Metadata request for all topics has three
         # bytes too many at its end.
-        message, _ = codec.decode(frame, pos, element_budget(size, self.max_elements))
+        try:
+            message, _ = codec.decode(frame, pos, element_budget(size, self._at_once))
+        except BudgetExceeded:
+            budget = element_budget(size, self.max_elements)
+            if budget <= self._at_once:
+                raise
+            request = Request(codec, correlation_id, client_id, None, size, False)
+            request.decoding = self._decode(request, frame, pos, budget)
+            return request
         return Request(codec, correlation_id, client_id, message, size, False)
 
-    def respond(self, request: Request, response: Any) -> Parts:
+    def _decode(self, request: Request, frame: _Frame, pos: int, budget: int) -> Steps[None]:
+        request.message, _ = yield from request._codec.decode_steps(frame, pos, budget)
+        request.decoding = None
+
+    def respond(self, request: Request, response: Any, encoded: Parts | None = None) -> Parts:
         """
         Write the response to ``request``, with its length prefix and header.
 
         :param response: the API's response message; or ``bytes``, a body already encoded at ``request.api_version``.
+        :param encoded: the message's encoding, if that is known already.
         """
         codec = request._codec
         if isinstance(response, bytes):
             pack, extra = (_pack_tagged_response_head, 5) if codec.tagged_response else (_pack_response_head, 4)
             return [pack(len(response) + extra, request.correlation_id) + response]
-        body: Parts = codec.encode(response)
+        body: Parts = codec.encode(response) if encoded is None else encoded
         size = len(body[0]) if len(body) == 1 else total_length(body)
         if codec.tagged_response:
             head = _pack_tagged_response_head(size + 5, request.correlation_id)
@@ -171,6 +206,11 @@ class ServerConnection:
         else:
             body.insert(0, head)
         return body
+
+    def respond_in_steps(self, request: Request, response: Any) -> Steps[Parts]:
+        """Write the response as :meth:`respond` does, some elements at a time."""
+        encoded = None if isinstance(response, bytes) else (yield from request._codec.encode_steps(response))
+        return self.respond(request, response, encoded)
 
     def _codec(self, key: int, version: int) -> _Codec | None:
         """Find how to read an API's version; None for ApiVersions at a version not served."""

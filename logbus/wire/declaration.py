@@ -101,7 +101,7 @@ class MessageSpec(StructSpec):
     :ivar api_key: Kafka's number of the API; None for data that is in no request.
     :ivar versions: versions we can spell.
     :ivar flexible: versions with compact lengths and tagged fields.
-    :ivar decoders: those compiled so far, by version; ``encoders`` likewise.
+    :ivar decoders: those compiled so far, by version; ``encoders`` likewise, and the incremental ones of both.
     """
 
     api_key: int | None = None
@@ -110,6 +110,8 @@ class MessageSpec(StructSpec):
     kind: MessageKind = "data"
     decoders: dict[int, Any] = attrs.field(factory=dict)
     encoders: dict[int, Any] = attrs.field(factory=dict)
+    incremental_decoders: dict[int, Any] = attrs.field(factory=dict)
+    incremental_encoders: dict[int, Any] = attrs.field(factory=dict)
 
 
 @overload

@@ -189,6 +189,10 @@ class FrameBuffer:
             self._move_to(_memory(target))
         return target - before
 
+    def hand_over(self) -> None:
+        """Take other memory for what is held: frames that were handed out stay valid for those who hold them."""
+        self._move_to(_memory(max(self._floor, _rounded(self.held))))
+
     def shrink(self) -> bool:
         """Give back what was grown, if nothing is held. Says whether the buffer is back at its floor."""
         if len(self._buffer) > self._floor and self._start == self._end:

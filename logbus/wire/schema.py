@@ -15,6 +15,7 @@ Each (message, version, direction) is compiled on first use to one straight func
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from struct import Struct
 from typing import Any, Protocol, TypeVar
 
@@ -80,6 +81,7 @@ __all__ = [
     "EncodeError",
     "Encoder",
     "Parts",
+    "Steps",
     "decode",
     "decode_versioned",
     "decoder",
@@ -87,6 +89,8 @@ __all__ = [
     "encode",
     "encode_versioned",
     "encoder",
+    "incremental_decoder",
+    "incremental_encoder",
     # What was declared
     "MessageSpec",
     "SchemaError",
@@ -98,6 +102,8 @@ __all__ = [
 M = TypeVar("M")
 M_co = TypeVar("M_co", covariant=True)
 M_contra = TypeVar("M_contra", contravariant=True)
+Steps = Generator[None, None, M]
+"""Work in small steps; what it gives in the end is what the generator returns."""
 
 _VERSION = Struct(">h")
 
@@ -149,6 +155,37 @@ def encoder(cls: type[M], version: int) -> Encoder[M]:
     found: Encoder[M] | None = spec.encoders.get(version)
     if found is None:
         found = spec.encoders[version] = generate_encoder(spec, version)
+    return found
+
+
+def incremental_decoder(cls: type[M], version: int) -> Callable[[Buffer, int, int], Steps[tuple[M, int]]]:
+    """
+    The compiled decoder of one version of a message, as a generator: see :class:`Decoder` for what it returns.
+
+    It yields after every :data:`~logbus.wire.codegen.ELEMENTS_PER_STEP` array elements, so that others can have a turn
+    while a long message is read. The buffer must not change before it has returned.
+
+    :raises SchemaError: there is no such version.
+    """
+    spec = message_spec(cls)
+    found: Callable[[Buffer, int, int], Steps[tuple[M, int]]] | None = spec.incremental_decoders.get(version)
+    if found is None:
+        found = spec.incremental_decoders[version] = generate_decoder(spec, version, incremental=True)
+    return found
+
+
+def incremental_encoder(cls: type[M], version: int) -> Callable[[M], Steps[Parts]]:
+    """
+    The compiled encoder of one version of a message, as a generator: see :class:`Encoder` for what it returns.
+
+    It yields as an :func:`incremental_decoder` does. The message must not change before it has returned.
+
+    :raises SchemaError: there is no such version.
+    """
+    spec = message_spec(cls)
+    found: Callable[[M], Steps[Parts]] | None = spec.incremental_encoders.get(version)
+    if found is None:
+        found = spec.incremental_encoders[version] = generate_encoder(spec, version, incremental=True)
     return found
 
 

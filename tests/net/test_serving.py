@@ -13,12 +13,150 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import ProtocolError
 from logbus.net.limits import ConnectionLimits
+from logbus.net.protocol import ELEMENTS_AT_ONCE
 from logbus.net.sendfile import StreamCarrier
+from logbus.net.time_slices import UNITS
 from logbus.wire.framing import FLOOR
 from logbus.wire.messages.api_versions import ApiVersionsRequest
-from tests.net.fakes import Client, Handler, Server, TemporaryFile, fetch, metadata, produce, produced, taken
+from logbus.wire.messages.records import FetchRequest
+from tests.net.fakes import Client, Handler, Server, TemporaryFile, fetch, fetched, metadata, produce, produced, taken
+from tests.net.test_time_slices import BusyClock
 
 LOST = Failure(ConnectionLost())
+
+
+class ManyElementsTests(SynchronousTestCase):
+    """Requests with more elements than are decoded at once."""
+
+    def setUp(self) -> None:
+        self.clock = BusyClock()
+        self.server = Server(clock=self.clock)
+        self.handler = self.server.handler
+        self.protocol, self.transport = self.server.connect()
+        self.client = Client()
+
+    def large(self, tag: int = 1, count: int = 3 * ELEMENTS_AT_ONCE) -> FetchRequest:
+        request = fetch(tag)
+        request.topics[0].partitions *= count
+        return request
+
+    def send(self, *messages: Any) -> None:
+        self.protocol.dataReceived(b"".join(self.client.ask(message) for message in messages))
+
+    def tags(self) -> list[int]:
+        return self.client.tags(taken(self.transport))
+
+    def test_it_is_served_in_slices(self) -> None:
+        """
+        Nothing is answered within the turn in which it came, others are served meanwhile, and the order is kept.
+        """
+        self.send(self.large(1), produce(2), fetch(3))
+        self.assertEqual(self.handler.seen, [])
+        other, transport = self.server.connect()
+        client = Client()
+        other.dataReceived(client.ask(fetch(9)))
+        self.assertEqual(client.tags(taken(transport)), [9])
+        self.clock.advance(0)
+        self.assertEqual(self.handler.seen, [(1, 9), (1, 1), (0, 2), (1, 3)])
+        self.assertEqual(self.tags(), [1, 2, 3])
+        self.assertGreaterEqual(self.server.factory.scheduler.slices, 1)
+
+    def test_what_comes_meanwhile_does_no_harm(self) -> None:
+        """
+        The frame stays as it was while the connection receives on.
+        """
+        self.handler.override = lambda _, request: self.handler.answer(1, len(request.message.topics[0].partitions))
+        self.send(self.large(1))
+        for number in range(30):
+            self.send(fetch(number))
+        self.clock.advance(0)
+        self.assertEqual(self.tags(), [3 * ELEMENTS_AT_ONCE, *[1] * 30])
+
+    def test_nothing_is_done_for_a_client_that_left(self) -> None:
+        """
+        Decoding stops when the connection is lost.
+        """
+        self.send(self.large(1))
+        self.protocol.connectionLost(LOST)
+        self.assertEqual([call.func.__name__ for call in self.clock.getDelayedCalls()], [])
+        self.clock.advance(0)
+        self.assertEqual(self.handler.seen, [])
+
+    def test_a_handler_is_cancelled_as_ever(self) -> None:
+        """
+        A handler that waits is cancelled when the connection is lost.
+        """
+        self.handler.held = {1}
+        self.send(self.large(1))
+        self.clock.advance(0)
+        self.assertEqual(self.handler.seen, [(1, 1)])
+        self.protocol.connectionLost(LOST)
+        self.assertEqual(self.handler.cancelled, [1])
+
+    def test_a_large_answer_leaves_in_slices(self) -> None:
+        """
+        The answer is encoded in slices; if the client leaves meanwhile, that is all.
+        """
+        many = fetched(1, b"")
+        many.responses[0].partitions *= 2 * UNITS
+        self.handler.override = lambda *_: many
+        self.send(self.large(1))
+        slices = self.server.factory.scheduler
+        while not self.handler.seen:
+            self.clock.iterate()
+        before = slices.slices
+        while not self.transport.value():
+            self.clock.iterate()
+        self.assertGreaterEqual(slices.slices - before, 1)
+        self.assertEqual(len(self.client.answers(taken(self.transport))[0].responses[0].partitions), 2 * UNITS)
+        self.handler.seen.clear()
+        self.send(self.large(1))
+        while not self.handler.seen:
+            self.clock.iterate()
+        self.protocol.connectionLost(LOST)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+        self.assertEqual(self.flushLoggedErrors(), [])
+
+    def test_a_produce_does_not_overlap(self) -> None:
+        """
+        Requests after a Produce of many partitions wait until all of it was written.
+        """
+        request = produce(1)
+        request.topic_data[0].partition_data *= 3 * ELEMENTS_AT_ONCE
+        self.send(request, produce(2))
+        self.assertEqual(self.handler.seen, [])
+        self.clock.advance(0)
+        self.assertEqual(self.handler.seen, [(0, 1), (0, 2)])
+        self.assertEqual(self.tags(), [1, 2])
+
+    def test_what_cannot_be_read_closes(self) -> None:
+        """
+        Damage behind the elements that are decoded at once is found, too.
+        """
+        data = self.client.ask(self.large(1))
+        self.protocol.dataReceived((len(data) - 8).to_bytes(4, "big") + data[4:-4])
+        self.clock.advance(0)
+        self.assertEqual(self.handler.seen, [])
+        self.assertTrue(self.transport.disconnecting)
+
+    def test_memory_is_kept_while_the_frame_is_in_use(self) -> None:
+        """
+        What was reserved for a large frame is given back after it was served.
+        """
+        data = self.client.ask(self.large(1))
+        self.assertGreater(len(data), FLOOR)
+        self.handler.held = {1}
+        self.protocol.dataReceived(data[:100])
+        for at in range(100, len(data), 10_000):
+            self.protocol.dataReceived(data[at : at + 10_000])
+        self.clock.advance(0)
+        held = self.server.factory.budget.used
+        self.protocol.give_back_memory()
+        self.assertEqual(self.server.factory.budget.used, held)
+        self.handler.release(1)
+        self.clock.advance(0)
+        self.protocol.give_back_memory()
+        self.assertEqual(self.server.factory.budget.used, 0)
 
 
 class OrderTests(SynchronousTestCase):

@@ -9,11 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.errors import DecodeError, ProtocolError
+from logbus.errors import BudgetExceeded, DecodeError, ProtocolError
 from logbus.records.slices import FileSlice, joined
+from logbus.wire.codegen import ELEMENTS_PER_STEP
 from logbus.wire.connection import ClientConnection, ServerConnection, api_key_of
 from logbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from logbus.wire.messages.metadata import MetadataRequest, MetadataResponse
+from logbus.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from logbus.wire.messages.records import (
     FetchableTopicResponse,
     FetchResponse,
@@ -126,6 +132,71 @@ class RoundTripTests(SynchronousTestCase):
         frame = struct.pack(">hhihB", 18, 3, 5, 0, 2) + b"\0\1x" + b"\5\2yz" + b"\2a\2b\0"
         request = server().receive(frame)
         self.assertEqual((request.client_id, request.message.client_software_version), ("", "b"))
+
+
+class IncrementalTests(SynchronousTestCase):
+    """Requests with more elements than are decoded at once, and their responses."""
+
+    def setUp(self) -> None:
+        self.client = ClientConnection("tester")
+        self.server = ServerConnection({3: (0, 13)}, max_elements=5000, max_elements_at_once=1000)
+
+    def frame(self, count: int) -> bytes:
+        topics = [MetadataRequestTopic(name=f"topic-{number}") for number in range(count)]
+        return joined(self.client.request(MetadataRequest(topics=topics), 9)[1])[4:]
+
+    def test_few_elements_are_decoded_at_once(self) -> None:
+        """
+        A request within the bound is complete when it is received.
+        """
+        request = self.server.receive(self.frame(1000))
+        self.assertIsNone(request.decoding)
+        self.assertEqual(len(request.message.topics), 1000)
+
+    def test_many_elements_are_decoded_in_steps(self) -> None:
+        """
+        A request with more is decoded bit by bit, and is then what it would have been.
+        """
+        frame = self.frame(4000)
+        request = self.server.receive(frame)
+        assert request.decoding is not None
+        self.assertIsNone(request.message)
+        steps = sum(1 for _ in request.decoding)
+        self.assertGreaterEqual(steps, 4000 // ELEMENTS_PER_STEP)
+        self.assertIsNone(request.decoding)
+        whole = ServerConnection({3: (0, 13)}).receive(frame)
+        self.assertEqual(request.message, whole.message)
+        self.assertEqual((request.size, request.client_id), (whole.size, whole.client_id))
+
+    def test_too_many_elements(self) -> None:
+        """
+        The bound on a whole request holds however it is decoded.
+        """
+        request = self.server.receive(self.frame(5001))
+        assert request.decoding is not None
+        with self.assertRaisesRegex(BudgetExceeded, "announces 5001 elements"):
+            list(request.decoding)
+        with self.assertRaises(BudgetExceeded):
+            ServerConnection({3: (0, 13)}, max_elements=1000, max_elements_at_once=1000).receive(self.frame(1001))
+
+    def test_a_response_in_steps(self) -> None:
+        """
+        A response encoded bit by bit has the same bytes.
+        """
+        request = self.server.receive(self.frame(1))
+        topics = [MetadataResponseTopic(name=f"topic-{number}", partitions=[]) for number in range(1000)]
+        response = MetadataResponse(brokers=[], topics=topics)
+        encoding = self.server.respond_in_steps(request, response)
+        steps = 0
+        while True:
+            try:
+                next(encoding)
+                steps += 1
+            except StopIteration as done:
+                parts = done.value
+                break
+        self.assertGreaterEqual(steps, 1000 // ELEMENTS_PER_STEP)
+        self.assertEqual(joined(parts), joined(self.server.respond(request, response)))
 
 
 class RefusalTests(SynchronousTestCase):

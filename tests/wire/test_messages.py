@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,9 +14,20 @@ from logbus.wire.layout import message_layout
 from logbus.wire.messages import API_KEYS, API_NAMES, api
 from logbus.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from logbus.wire.messages.txn_log import TransactionLogKey, TransactionLogValue
-from logbus.wire.schema import MessageSpec, decode, encode, message_spec
+from logbus.wire.schema import (
+    MessageSpec,
+    Steps,
+    decode,
+    element_budget,
+    encode,
+    incremental_decoder,
+    incremental_encoder,
+    message_spec,
+)
 from tests.wire import kio_oracle, reference
 from tests.wire.instances import messages
+
+T = TypeVar("T")
 
 EXAMPLES = max(5, settings.default.max_examples // 20)  # type: ignore[union-attr]
 FEW = settings(max_examples=EXAMPLES)
@@ -84,6 +95,16 @@ def spelled(message: Any, version: int) -> bytes:
     return bytes(parts[0])  # type: ignore[arg-type]
 
 
+def finished(steps: Steps[T]) -> T:
+    """What work in steps gives in the end."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+
+
 class MessageTests(SynchronousTestCase):
     """Each test runs through all versions of one message; there is one for each message."""
 
@@ -116,10 +137,13 @@ class MessageTests(SynchronousTestCase):
         def agree(message: Any, buffer: Any, before: bytes, unknown: Any) -> None:
             data = spelled(message, version)
             self.assertEqual(data, reference.spell(message, layout))
+            self.assertEqual(finished(incremental_encoder(spec.cls, version)(message)), [data])
             strange = before + reference.spell(message, layout, unknown)
             decoded: Any
             decoded, end = decode(spec.cls, version, buffer(strange + b"more"), len(before), 100_000)
             self.assertEqual((decoded, end), (message, len(strange)))
+            steps = incremental_decoder(spec.cls, version)(buffer(strange + b"more"), len(before), 100_000)
+            self.assertEqual(finished(steps), (message, len(strange)))
 
         agree()
 
@@ -142,7 +166,10 @@ class MessageTests(SynchronousTestCase):
                 try:
                     decode(spec.cls, version, random.choice([bytes, memoryview])(damaged))
                 except DecodeError:
-                    pass
+                    with self.assertRaises(DecodeError):
+                        finished(
+                            incremental_decoder(spec.cls, version)(damaged, 0, element_budget(len(damaged), 100_000))
+                        )
 
         survive()
 
