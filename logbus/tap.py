@@ -27,14 +27,17 @@ from twisted.logger import Logger
 from twisted.python import usage
 from twisted.python.failure import Failure
 
-from logbus.config import ConfigView, keys, parse_properties
+from logbus.config import ConfigView, keys
+from logbus.config.properties import numbered_properties
 from logbus.config.unenforced import refuse_unenforced
 from logbus.errors import ConfigError, LogbusError
+from logbus.extras import install_hint
 from logbus.ilogbus import Listener
+from logbus.listeners import require_kafka, resolve_listeners
 from logbus.listening import plugin_for
 from logbus.metastore.connectstring import ConnectString
 from logbus.metastore.zookeeper import require_kazoo
-from logbus.protocols import parse_advertise, parse_listen, protocol_plugins
+from logbus.protocols import protocol_plugins
 from logbus.storage.checkpoints import META_PROPERTIES, Meta
 from logbus.storage.disk import LOCK_FILE
 from logbus.storage.policies import delete_policy
@@ -42,8 +45,6 @@ from logbus.wire.releases import DEFAULT_RELEASE, RELEASES
 
 if TYPE_CHECKING:
     from logbus.broker import Broker
-
-DEFAULT_LISTENERS = ("kafka:tcp:9092:interface=127.0.0.1", "admin:tcp:8080:interface=127.0.0.1")
 
 _log = Logger(namespace="logbus")
 
@@ -102,13 +103,9 @@ def load(options: Options) -> tuple[ConfigView, list[Listener]]:
 
     :raise ConfigError: names what is wrong and what would be right.
     """
-    file: dict[str, str] = {}
-    if options["config"]:
-        try:
-            file = dict(parse_properties(Path(options["config"]).read_text(encoding="utf-8")))
-        except (OSError, UnicodeDecodeError) as e:
-            raise ConfigError(f"--config {options['config']}: cannot be read: {e}") from e
+    file, origins = read_file(options["config"]) if options["config"] else ({}, {})
     settings = dict(parse_set(text) for text in options["set"])
+    origins |= dict.fromkeys(settings, "--set")
     for option, key in (
         ("data-dir", keys.LOG_DIRS),
         ("broker-id", keys.BROKER_ID),
@@ -116,14 +113,35 @@ def load(options: Options) -> tuple[ConfigView, list[Listener]]:
     ):
         if options[option] is not None:
             settings[key.name] = options[option]
-    config = ConfigView.load(file, settings)
+            origins[key.name] = f"--{option}"
+    config = ConfigView.load(file, settings, origins)
     zookeeper = config.get(keys.ZOOKEEPER_CONNECT)
     if zookeeper:
         ConnectString.parse(zookeeper)
         require_kazoo()
-    listeners = listeners_of(options, config)
+    listeners = resolve_listeners(options["listen"], options["advertise"], config)
     refuse_unenforced(config, [(at.name, at.endpoint) for at in listeners if at.protocol == "kafka"])
     return config, listeners
+
+
+def read_file(path: str) -> tuple[dict[str, str], dict[str, str]]:
+    """
+    Read a ``server.properties`` file.
+
+    :return: the values by key, and where each is set, such as ``server.properties, line 3``.
+    :raise ConfigError: it cannot be read.
+    """
+    values: dict[str, str] = {}
+    origins: dict[str, str] = {}
+    try:
+        for number, key, value in numbered_properties(Path(path).read_text(encoding="utf-8")):
+            values[key] = value
+            origins[key] = f"{path}, line {number}"
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigError(f"--config {path}: cannot be read: {e}") from e
+    except ConfigError as e:
+        raise ConfigError(f"{path}, {e}") from None
+    return values, origins
 
 
 def parse_set(text: str) -> tuple[str, str]:
@@ -136,41 +154,6 @@ def parse_set(text: str) -> tuple[str, str]:
     if not equals or not key.strip():
         raise ConfigError(f"--set {text}: expected KEY=VALUE, such as num.partitions=3")
     return key.strip(), value
-
-
-def listeners_of(options: Options, config: ConfigView) -> list[Listener]:
-    """
-    Where to listen: ``--listen``, else the key ``listeners``, else the default.
-
-    :raise ConfigError: a listener is not valid, or named twice.
-    """
-    if options["listen"]:
-        found = [parse_listen(text) for text in options["listen"]]
-    elif config.is_set(keys.LISTENERS):
-        # Kafka's spelling has Kafka's listeners only; HTTP stays where it is by default.
-        found = [
-            Listener(at.name, "kafka", f"tcp:{at.port}:interface={at.host.replace(':', chr(92) + ':')}")
-            for at in config.get(keys.LISTENERS) or ()
-        ]
-        found.append(parse_listen(DEFAULT_LISTENERS[1]))
-    else:
-        found = [parse_listen(text) for text in DEFAULT_LISTENERS]
-    names = [listener.name for listener in found]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"--listen: two listeners are named {name}; give one another name: NAME={name}:…")
-    # The key falls back to ``listeners``, whose hosts may be empty: only what was said counts.
-    said = [setting for setting in config.settings(keys.ADVERTISED_LISTENERS) if setting.name == "advertised.listeners"]
-    advertised = {at.name: (at.host, at.port) for setting in said[:1] for at in setting.value}
-    advertised.update(parse_advertise(text) for text in options["advertise"])
-    for name in advertised:
-        if name not in names:
-            raise ConfigError(f"--advertise {name}: there is no such listener; there are: {', '.join(names)}")
-    among = config.get(keys.INTER_BROKER_LISTENER_NAME)
-    serving = [listener.name for listener in found if listener.protocol == "kafka"]
-    if among is not None and among.upper() not in {name.upper() for name in serving}:
-        raise ConfigError(f"inter.broker.listener.name={among} is not one of the listeners: {', '.join(serving)}")
-    return [Listener(at.name, at.protocol, at.endpoint, advertised.get(at.name)) for at in found]
 
 
 def preflight(config: ConfigView, listeners: list[Listener]) -> None:
@@ -186,6 +169,7 @@ def preflight(config: ConfigView, listeners: list[Listener]) -> None:
         for listener in listeners:
             plugin_for(listener, plugins)
             try_listener(listener, probe)
+    require_kafka(listeners)
     for directory in config.get(keys.LOG_DIRS):
         try_directory(Path(directory), config.get(keys.BROKER_ID))
 
@@ -229,6 +213,11 @@ def try_listener(listener: Listener, probe: PortProbe) -> None:
             f"listener {listener.name}: {listener.endpoint!r} is not a server endpoint such as "
             f"tcp:9092:interface=127.0.0.1 ({e})"
         ) from e
+    except ImportError as e:
+        raise ConfigError(
+            f"listener {listener.name} ({listener.endpoint}): TLS needs a package that is not installed ({e}): "
+            f"{install_hint('tls')}"
+        ) from e
     except Exception as e:  # what a TLS library says of a certificate it cannot read
         raise ConfigError(f"listener {listener.name} ({listener.endpoint}): {e}") from e
     if isinstance(endpoint, TCP4ServerEndpoint | TCP6ServerEndpoint | SSL4ServerEndpoint):
@@ -245,9 +234,13 @@ def try_directory(directory: Path, broker_id: int) -> None:
     :raise ConfigError: it cannot be created or written, another process holds it, or it is another broker's.
     """
     existing = directory
-    while not existing.exists() and existing != existing.parent:
-        existing = existing.parent
-    if not existing.is_dir():
+    try:
+        while not existing.exists() and existing != existing.parent:
+            existing = existing.parent
+        is_directory = existing.is_dir()
+    except OSError as e:
+        raise ConfigError(f"log.dirs: {directory} cannot be used by this user (uid {os.geteuid()}): {e}") from e
+    if not is_directory:
         raise ConfigError(f"log.dirs: {directory}: {existing} is not a directory")
     if not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
         raise ConfigError(f"log.dirs: {directory}: {existing} is not writable by this user (uid {os.geteuid()})")

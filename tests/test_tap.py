@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import signal
 import socket
@@ -13,6 +15,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+import twisted.internet
 from twisted.application.service import IService
 
 from logbus.tap import Options, makeService
@@ -127,6 +130,15 @@ def stop(process: subprocess.Popen[str]) -> str:
         (["--set", "listener.name.kafka.plain.sasl.jaas.config=x"], "plain.sasl.jaas.config: "),
         (["--set", "listeners=SSL://127.0.0.1:9093"], "listener SSL: SSL needs an endpoint"),
         (["--listen", "SASL_SSL=kafka:tcp:0"], "SASL_SSL is not possible"),
+        (["--set", "foo.bar=1"], "--set: foo.bar is not a broker configuration key"),
+        (["--broker-id", "-7"], "--broker-id: broker.id: '-7' is not valid"),
+        (["--listen", "admin:tcp:0"], "no listener speaks the Kafka protocol: add --listen kafka:tcp:9092"),
+        (
+            ["--set", "admin.listeners=localhost"],
+            "admin.listeners: 'localhost' is not valid; accepted: http://host:port",
+        ),
+        (["--set", "admin.listeners=https://127.0.0.1:8443"], "is not valid; accepted: http://host:port"),
+        (["--data-dir", "x" * 300], "File name too long"),
     ],
 )
 def test_wrong_options(
@@ -141,6 +153,69 @@ def test_wrong_options(
     assert len(said) == 1
     assert words in said[0]
     assert contents(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("foo.bar=1", "foo.bar is not a broker configuration key"),
+        ("num.partitions = many", "num.partitions: 'many' is not valid; accepted: a whole number"),
+        ("num.partitions=\\u12", "\\u12 is not an escape"),
+        ("super.users=User:me", "super.users: this version does not enforce it"),
+        ("auto.create.topics.enable=perhaps", "'perhaps' is not valid"),
+    ],
+)
+def test_wrong_files(
+    line: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What is wrong in a file is told with the file and the line."""
+    monkeypatch.chdir(tmp_path)
+    Path("server.properties").write_text(f"# A broker\nnum.io.threads=\\\n  8\n{line}\nlog.dirs=data\n")
+    with pytest.raises(SystemExit):
+        make("--config", "server.properties")
+    (said,) = capfd.readouterr().err.splitlines()
+    assert said.startswith("logbus: server.properties, line 4: ")
+    assert words in said
+
+
+def test_tls_without_its_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A listener with TLS says what to install, where the packages for it are not."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "OpenSSL", None)
+    for module in [name for name in sys.modules if name.startswith(("OpenSSL.", "twisted.internet.ssl"))]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.delattr(twisted.internet, "ssl", raising=False)
+    with pytest.raises(SystemExit):
+        make("--listen", "kafka:ssl:0:privateKey=key.pem:certKey=cert.pem")
+    (said,) = capfd.readouterr().err.splitlines()
+    assert "listener kafka (ssl:0:privateKey=key.pem" in said
+    assert "TLS needs a package that is not installed" in said
+    assert "pip install '.[tls]'" in said
+
+
+def test_directory_that_may_not_be_entered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A data directory below one that this user may not look into is one line, too."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+    if os.geteuid() == 0:
+        # Nothing is closed to root.
+        exists = Path.exists
+
+        def refuse(path: Path) -> bool:
+            if closed in path.parents:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return exists(path)
+
+        monkeypatch.setattr(Path, "exists", refuse)
+    with pytest.raises(SystemExit):
+        make("--data-dir", str(closed / "data"), *FREE)
+    (said,) = capfd.readouterr().err.splitlines()
+    assert f"log.dirs: {closed}/data cannot be used by this user (uid " in said
+    assert "Permission denied" in said
 
 
 def make(*arguments: str) -> IService:

@@ -1,5 +1,5 @@
 """
-Where a broker listens, as ``listeners`` and ``advertised.listeners`` spell it: ``NAME://host:port``.
+Where a broker listens, as ``listeners``, ``advertised.listeners`` and ``admin.listeners`` spell it: ``NAME://host:port``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class ListenerAddress(NamedTuple):
     """
     One listener.
 
-    :ivar name: upper case, as Kafka normalises it.
+    :ivar name: upper case, as Kafka normalises it; of ``admin.listeners`` ``http``.
     :ivar host: without brackets; empty means every interface.
     :ivar port: 0 means a free one.
     """
@@ -42,6 +42,31 @@ def _parse(text: str) -> tuple[ListenerAddress, ...]:
     if len({listener.name for listener in found}) != len(found):
         raise ValueError(text)
     return tuple(found)
+
+
+HTTP = "http"
+
+
+def _parse_http(text: str) -> tuple[ListenerAddress, ...]:
+    if not text.strip():
+        return ()
+    found = [_LISTENER.fullmatch(part.strip()) for part in text.split(",")]
+    addresses: list[ListenerAddress] = []
+    for match in found:
+        if match is None or match["name"].lower() != HTTP or int(match["port"]) > 65535:
+            raise ValueError(text)
+        addresses.append(ListenerAddress(HTTP, match["v6"] or match["host"] or "", int(match["port"])))
+    return tuple(addresses)
+
+
+def http_listener_list() -> Kind[tuple[ListenerAddress, ...]]:
+    """Addresses for HTTP with commas between, none at all included."""
+    return Kind(
+        ConfigType.LIST,
+        _parse_http,
+        lambda value: ",".join(map(str, value)),
+        "http://host:port with commas between, port from 0 to 65535, or empty",
+    )
 
 
 def listener_list() -> Kind[tuple[ListenerAddress, ...]]:

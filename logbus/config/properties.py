@@ -25,14 +25,21 @@ def parse_properties(text: str) -> dict[str, str]:
 
     :raises ConfigError: an escape is broken; the line is named.
     """
-    properties: dict[str, str] = {}
+    return {key: value for _, key, value in numbered_properties(text)}
+
+
+def numbered_properties(text: str) -> Iterator[tuple[int, str, str]]:
+    """
+    The same, as they come: the number of the line where each begins, counted from 1, the key and the value.
+
+    :raises ConfigError: an escape is broken; the line is named.
+    """
     for number, line in _logical_lines(text):
         end = _key_end(line)
         rest = line[end:].lstrip(_BLANKS)
         if rest[:1] in ("=", ":"):
             rest = rest[1:].lstrip(_BLANKS)
-        properties[_unescape(line[:end], number)] = _unescape(rest, number)
-    return properties
+        yield number, _unescape(line[:end], number), _unescape(rest, number)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -46,7 +46,11 @@ def refuse_unenforced(config: ConfigView, listeners: Iterable[tuple[str, str]]) 
     :param listeners: name and server endpoint of each Kafka listener in use.
     :raises ConfigError: names the key or the listener.
     """
-    refuse_unenforced_settings(config.layer(Source.STATIC))
+    for name, text in config.layer(Source.STATIC).items():
+        try:
+            refuse_unenforced_settings({name: text})
+        except ConfigError as error:
+            raise config.located(name, error) from None
     protocols = {name.upper(): how for name, how in config.get(keys.LISTENER_SECURITY_PROTOCOL_MAP).items()}
     for listener, endpoint in listeners:
         protocol = protocols.get(listener.upper(), "PLAINTEXT")

@@ -71,32 +71,44 @@ class ConfigView:
     _topic_defaults: TopicConfig = field(factory=TopicConfig, init=False)
     _subscribers: list[tuple[frozenset[Key[Any]], Callable[[ConfigView], object]]] = field(factory=list, init=False)
     warnings: tuple[str, ...] = field(default=(), init=False)
+    _origins: Mapping[str, str] = field(factory=dict, init=False)
 
     @classmethod
-    def load(cls, file: Mapping[str, str] | None = None, set: Mapping[str, str] | None = None) -> ConfigView:
+    def load(
+        cls,
+        file: Mapping[str, str] | None = None,
+        set: Mapping[str, str] | None = None,
+        origins: Mapping[str, str] | None = None,
+    ) -> ConfigView:
         """
         Read the static layers.
 
         :param file: of ``server.properties``.
         :param set: of ``--set`` and the options that stand for keys; wins over the file.
+        :param origins: by key, where it is set, such as ``server.properties, line 3``: errors begin with that.
         :raises ConfigError: a key is unknown, or values are not valid, by themselves or together.
         """
         warnings: list[str] = []
         static: dict[str, str] = {}
-        for name, text in {**(file or {}), **(set or {})}.items():
-            key = broker_key(name)
-            if key is not None:
-                key.parse(text, name)
-                static[name] = text.strip()
-                continue
-            warning = foreign_broker_key(name, text)
-            if warning is None:
-                raise unknown_broker_key(name)
-            warnings.append(warning)
         view = cls({Source.BROKER: {}, Source.CLUSTER: {}, Source.STATIC: static})
+        view._origins = origins or {}
+        for name, text in {**(file or {}), **(set or {})}.items():
+            try:
+                warning = _check_static(name, text)
+            except ConfigError as error:
+                raise view.located(name, error) from None
+            if warning is None:
+                static[name] = text.strip()
+            else:
+                warnings.append(warning)
         warnings += view._adopt(view._layers)
         view.warnings = tuple(warnings)
         return view
+
+    def located(self, name: str, error: ConfigError) -> ConfigError:
+        """An error about a key of the static layers, with where that is set, if that is known."""
+        origin = self._origins.get(name)
+        return error if origin is None else ConfigError(f"{origin}: {error}")
 
     def get(self, key: Key[T]) -> T:
         """The value in force."""
@@ -306,6 +318,22 @@ def _topic_config(values: Mapping[Key[Any], Any], overrides: Mapping[str, str | 
         found[attribute] = values[key] if text is None else key.parse(text, name)
     found["cleanup_policy"] = frozenset(found["cleanup_policy"])
     return TopicConfig(**found)
+
+
+def _check_static(name: str, text: str) -> str | None:
+    """
+    Check one static setting. None if it is one of ours; else the warning for one that means nothing here.
+
+    :raises ConfigError: the key is unknown, or the value not valid.
+    """
+    key = broker_key(name)
+    if key is not None:
+        key.parse(text, name)
+        return None
+    warning = foreign_broker_key(name, text)
+    if warning is None:
+        raise unknown_broker_key(name)
+    return warning
 
 
 def _read_dynamic(overrides: Mapping[str, str | None], cluster: bool) -> tuple[dict[str, str], list[str]]:

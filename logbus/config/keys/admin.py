@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from logbus.config.keys.declare import CLUSTER, boolean, texts
+from logbus.config.keys.declare import CLUSTER, boolean, key, texts
+from logbus.config.listeners import HTTP, ListenerAddress, http_listener_list
 
+ADMIN_LISTENERS = key(
+    http_listener_list(),
+    "admin.listeners",
+    (ListenerAddress(HTTP, "127.0.0.1", 8080),),
+    "Where the broker serves metrics, health and its REST API, as ``http://host:port`` with commas between; an empty "
+    "host is every interface, port 0 a free one; empty: nowhere. ``--listen admin:…`` counts instead of it. A key of "
+    "logbus, named as Kafka Connect's.",
+)
 ADMIN_ALLOWED_HOSTS = texts(
     "admin.allowed.hosts",
     (),
