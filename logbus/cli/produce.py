@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -78,6 +79,8 @@ def produce(
 
     from logbus.cli.running import CommandFailed, with_cluster
     from logbus.client.producer import Producer
+    from logbus.client.retry import Unreachable
+    from logbus.errors import LogbusError
     from logbus.records.compression import codec_named
 
     if key_separator == "":
@@ -101,37 +104,53 @@ def produce(
             buffer_bytes=16 * max(batch_bytes, 1 << 20),
         )
         failures: list[Exception] = []
+        refused: LogbusError | None = None
         progress = Progress()
         started = time.monotonic()
-        count = size = 0
+        count = size = written = 0
         latest: Batch | None = None
+        unanswered: set[Batch] = set()
         lines = _Lines(cluster.reactor)
 
-        def ended(outcome: Outcome) -> None:
-            if isinstance(outcome, Exception) and not failures:
+        def ended(batch: Batch, outcome: Outcome) -> None:
+            nonlocal written
+            unanswered.discard(batch)
+            if not isinstance(outcome, Exception):
+                written += batch.builder.count
+            elif not failures:
                 failures.append(outcome)
                 lines.stop()
 
+        def send(line: bytes, now: int) -> Batch:
+            key: bytes | None = None
+            value: bytes | None = line
+            if separator is not None:
+                key, found_it, value = line.partition(separator)
+                if not found_it:
+                    raise CommandFailed(f"line {count + 1} has no {key_separator!r} in it")
+            if value == null_value and null_value is not None:
+                value = None
+            return producer.put(found, value, key, partition=partition, timestamp=now, headers=fixed)[0]
+
         try:
-            while not failures:
+            while not failures and refused is None:
                 chunk = await lines.more()
                 if chunk is None:
                     break
                 now = int(time.time() * 1000)
                 for line in chunk:
-                    key: bytes | None = None
-                    value: bytes | None = line
-                    if separator is not None:
-                        key, found_it, value = line.partition(separator)
-                        if not found_it:
-                            raise CommandFailed(f"line {count + 1} has no {key_separator!r} in it")
-                    if value == null_value and null_value is not None:
-                        value = None
-                    batch, _ = producer.put(found, value, key, partition=partition, timestamp=now, headers=fixed)
+                    try:
+                        batch = send(line, now)
+                    except LogbusError as problem:
+                        # The lines before it are sent nevertheless.
+                        refused = problem
+                        break
                     count += 1
                     if batch is not latest:
-                        batch.when_done(ended)
                         latest = batch
+                        if batch not in unanswered:
+                            unanswered.add(batch)
+                            batch.when_done(partial(ended, batch))
                 size += sum(map(len, chunk))
                 progress.show(f"{quantity(count)} records, {quantity(size)}B")
                 room = producer.room()
@@ -146,8 +165,11 @@ def produce(
             lines.stop()
             producer.abort()
             progress.clear()
-        if failures:
+        if failures and isinstance(failures[0], Unreachable) and not written:
             raise failures[0]
+        if failures or refused is not None:
+            why = "; ".join(str(each) for each in (refused, *failures) if each is not None)
+            raise CommandFailed(f"{why}; records written: {written}{'' if written == count else f' of {count}'}")
         return {"topic": topic, "records": count, "bytes": size, "seconds": round(time.monotonic() - started, 6)}
 
     summary = with_cluster(bootstrap, timeout, work)

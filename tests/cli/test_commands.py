@@ -182,7 +182,30 @@ class WithBrokerTests(SynchronousTestCase):
         self.assertEqual(self.run_ok("consume", "keyed", "-e"), "")
         self.assertIn("keyed-0 has no offset 9; it has 0 to 4", self.refused("consume", "keyed", "-o", "9"))
         self.assertIn("has no partition 4", self.refused("consume", "keyed", "-p", "4"))
-        self.assertIn("line 2 has no ':'", self.refused("produce", "keyed", "-K", ":", stdin=b"a:b\nzzz\n"))
+
+    def test_a_bad_line(self) -> None:
+        """
+        All lines before one that is no record are written, and it is said how many; those behind it are not.
+        """
+        self.run_ok("topics", "create", "lines", "-p", "3")
+        said = self.refused("produce", "lines", "-K", ":", stdin=b"a:b\nzzz\nc:d\n")
+        self.assertEqual(said, "logbus: line 2 has no ':' in it; records written: 1\n")
+        self.assertEqual(self.run_ok("consume", "lines", "--from-beginning", "-e"), "b\n")
+        many = b"".join(b"%d:%d\n" % (i, i) for i in range(60_000))
+        said = self.refused("produce", "lines", "-K", ":", "--linger-ms", "5000", stdin=many + b"bad\n" + many)
+        self.assertEqual(said, "logbus: line 60001 has no ':' in it; records written: 60000\n")
+        found = self.run_ok("consume", "lines", "--from-beginning", "-e").splitlines()
+        found.remove("b")
+        self.assertEqual(sorted(map(int, found)), list(range(60_000)))
+
+    def test_a_bad_first_line(self) -> None:
+        """
+        Nothing is written, and that is said.
+        """
+        self.run_ok("topics", "create", "first")
+        said = self.refused("produce", "first", "-K", ":", stdin=b"zzz\n")
+        self.assertEqual(said, "logbus: line 1 has no ':' in it; records written: 0\n")
+        self.assertIn("; records written: 0", self.refused("produce", "first", "-p", "7", stdin=b"zzz\n"))
 
     def test_refused_records(self) -> None:
         """
@@ -190,6 +213,10 @@ class WithBrokerTests(SynchronousTestCase):
         """
         self.run_ok("topics", "create", "small", "-c", "max.message.bytes=1000")
         self.assertIn("max.message.bytes", self.refused("produce", "small", stdin=b"x" * 5000 + b"\n"))
+        lines = b"".join(b"%d\n" % i for i in range(100)) + b"x" * 5000 + b"\n"
+        said = self.refused("produce", "small", "--batch-bytes", "500", "-p", "0", stdin=lines)
+        self.assertIn("max.message.bytes", said)
+        self.assertIn("records written: 100 of 101", said)
 
     def test_configs(self) -> None:
         """
