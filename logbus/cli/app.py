@@ -11,6 +11,7 @@ from importlib import import_module
 import click
 
 from logbus import __version__
+from logbus.cli.escaping import escape_controls
 from logbus.errors import LogbusError
 
 
@@ -111,7 +112,7 @@ def run_app(arguments: Sequence[str] | None = None) -> int:
 
 def complain(message: str) -> None:
     """One line on standard error."""
-    line = " ".join(message.split())
+    line = escape_controls(" ".join(message.split()))
     try:
         sys.stderr.write(f"logbus: {line}\n")
         sys.stderr.flush()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from logbus.cli.escaping import for_terminal, json_line
 from logbus.cli.options import bootstrap_options, group_id, when
 from logbus.cli.output import Progress, as_text, quantity
 from logbus.errors import ApiError
@@ -81,6 +81,8 @@ def consume(
 ) -> None:
     """Print records: new ones as they come, until Ctrl-C, unless other options say otherwise.
 
+    On a terminal, control characters in records are spelled, such as \\x1b; in a pipe or a file they are as they were.
+
     \b
     Example:
       logbus consume greetings --from-beginning --exit-at-end
@@ -100,7 +102,8 @@ def consume(
     if sum((template is not None, as_json, key_separator is not None)) > 1:
         raise click.UsageError("only one of --format, --json and --key-separator can be given")
     at_ms = None if timestamp is None else when(timestamp, "--timestamp")
-    printer = _Printer(renderer(template, as_json, key_separator))
+    # Records come from anybody, and a terminal obeys what it is given; a pipe gets the bytes as they are.
+    printer = _Printer(renderer(template, as_json, key_separator, for_terminal if sys.stdout.isatty() else _raw))
 
     async def work(cluster: Cluster) -> None:
         starts, ends = await bounds(cluster, topic, partitions, from_beginning, offset, at_ms, isolation)
@@ -233,16 +236,28 @@ async def bounds(
     return dict.fromkeys(wanted, offset), ends
 
 
-def renderer(template: str | None, as_json: bool, key_separator: str | None) -> Render:
-    """How records are printed."""
+def _raw(data: bytes) -> bytes:
+    return data
+
+
+def renderer(
+    template: str | None, as_json: bool, key_separator: str | None, show: Callable[[bytes], bytes] = _raw
+) -> Render:
+    """
+    How records are printed.
+
+    :param show: applied to keys, values and headers, unless they are printed as JSON.
+    """
     if as_json:
         return _as_json
     if template is not None:
-        return _by_template(template)
+        return _by_template(template, show)
     if key_separator is not None:
         between = key_separator.encode("utf-8", "surrogateescape")
-        return lambda topic, partition, record: b"".join((record.key or b"", between, record.value or b"", b"\n"))
-    return lambda topic, partition, record: (record.value or b"") + b"\n"
+        return lambda topic, partition, record: b"".join(
+            (show(record.key or b""), between, show(record.value or b""), b"\n")
+        )
+    return lambda topic, partition, record: show(record.value or b"") + b"\n"
 
 
 def _as_json(topic: str, partition: int, record: Record | ConsumerRecord) -> bytes:
@@ -256,7 +271,7 @@ def _as_json(topic: str, partition: int, record: Record | ConsumerRecord) -> byt
     }
     if record.headers:
         found["headers"] = [{"name": _name(name), **as_text("value", value)} for name, value in record.headers]
-    return json.dumps(found, ensure_ascii=False).encode() + b"\n"
+    return json_line(found).encode() + b"\n"
 
 
 def _name(name: str) -> str:
@@ -269,6 +284,8 @@ _FIELDS: dict[str, Render] = {
     "%p": lambda topic, partition, record: b"%d" % partition,
     "%o": lambda topic, partition, record: b"%d" % record.offset,
     "%T": lambda topic, partition, record: b"%d" % record.timestamp,
+}
+_CONTENTS: dict[str, Render] = {
     "%k": lambda topic, partition, record: record.key or b"",
     "%v": lambda topic, partition, record: record.value or b"",
     "%s": lambda topic, partition, record: record.value or b"",
@@ -276,17 +293,24 @@ _FIELDS: dict[str, Render] = {
         name.encode("utf-8", "surrogateescape") + b"=" + (value or b"") for name, value in record.headers
     ),
 }
+"""What producers wrote."""
 
 
-def _by_template(template: str) -> Render:
+def _shown(render: Render, show: Callable[[bytes], bytes]) -> Render:
+    return lambda topic, partition, record: show(render(topic, partition, record))
+
+
+def _by_template(template: str, show: Callable[[bytes], bytes]) -> Render:
     parts: list[bytes | Render] = []
     for each in re.findall(r"\\.|%.|[^\\%]+|.", template, re.DOTALL):
         if each in _FIELDS:
             parts.append(_FIELDS[each])
+        elif each in _CONTENTS:
+            parts.append(_shown(_CONTENTS[each], show))
         elif each in _ESCAPES:
             parts.append(_ESCAPES[each])
         elif each.startswith("%"):
-            known = " ".join([*_FIELDS, "%%"])
+            known = " ".join([*_FIELDS, *_CONTENTS, "%%"])
             raise click.BadParameter(f"{each!r} is not known; there are {known}", param_hint="--format")
         else:
             parts.append(each.encode("utf-8", "surrogateescape"))

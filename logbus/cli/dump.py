@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from datetime import UTC
@@ -11,6 +10,7 @@ from typing import Any
 
 import click
 
+from logbus.cli.escaping import json_line
 from logbus.cli.options import json_option
 from logbus.cli.output import Progress
 
@@ -63,7 +63,7 @@ def dump_log(files: tuple[Path, ...], records: bool, verify: bool, deep: bool, a
             if verify and damage is None:
                 continue
             if as_json:
-                write(json.dumps({"file": str(path), **item}, ensure_ascii=False) + "\n")
+                write(json_line({"file": str(path), **item}) + "\n")
             elif verify:
                 if progress is not None:
                     progress.clear()
@@ -111,7 +111,7 @@ def _shown(name: str, value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str) and (not value or not value.isprintable() or " " in value):
-        return json.dumps(value, ensure_ascii=False)
+        return json_line(value)
     if isinstance(value, (dict, list)):
-        return json.dumps(value, ensure_ascii=False)
+        return json_line(value)
     return "-" if value is None else str(value)

@@ -12,7 +12,6 @@ Offsets of groups as a file: JSON, to be kept, edited, and read into the same cl
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +20,7 @@ from attrs import frozen
 
 from logbus.admin import strictjson
 from logbus.admin.shapes import faults, record, rows, text, whole
+from logbus.cli.escaping import json_line
 from logbus.cli.goals import MAX_OFFSET
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
@@ -71,7 +71,7 @@ def write_offsets(groups: Saved, cluster_id: str | None, at_ms: int) -> str:
         told["cluster_id"] = cluster_id
     told["exported_at"] = datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     # A line for each offset: what is edited by hand, or compared, is read by lines.
-    lines = [json.dumps(told, ensure_ascii=False)[:-1] + ', "groups": [']
+    lines = [json_line(told)[:-1] + ', "groups": [']
     lines.append(",\n".join(_group_text(group_id, offsets) for group_id, offsets in groups.items()))
     lines.append("]}")
     return "\n".join(line for line in lines if line) + "\n"
@@ -80,13 +80,10 @@ def write_offsets(groups: Saved, cluster_id: str | None, at_ms: int) -> str:
 def _group_text(group_id: str, offsets: Mapping[TopicPartition, SavedOffset]) -> str:
     rows_ = [
         "  "
-        + json.dumps(
-            {"topic": at.topic, "partition": at.partition, "offset": saved.offset, "metadata": saved.metadata},
-            ensure_ascii=False,
-        )
+        + json_line({"topic": at.topic, "partition": at.partition, "offset": saved.offset, "metadata": saved.metadata})
         for at, saved in offsets.items()
     ]
-    head = f' {{"group": {json.dumps(group_id, ensure_ascii=False)}, "offsets": ['
+    head = f' {{"group": {json_line(group_id)}, "offsets": ['
     return head + ("\n" + ",\n".join(rows_) if rows_ else "") + "]}"
 
 

@@ -10,13 +10,15 @@ from typing import Any
 
 from attrs import define, field
 
+from logbus.cli.escaping import json_line
+
 _WIDEST = 255
 """Characters: a cell that is longer, such as the id of a group may be, does not widen its column for all others."""
 
 
 def print_json(value: Any) -> None:
     """One JSON value on a line."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.write(json_line(value) + "\n")
 
 
 def as_text(name: str, data: bytes | None) -> dict[str, str | None]:

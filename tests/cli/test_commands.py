@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -206,6 +207,25 @@ class WithBrokerTests(SynchronousTestCase):
         said = self.refused("produce", "first", "-K", ":", stdin=b"zzz\n")
         self.assertEqual(said, "logbus: line 1 has no ':' in it; records written: 0\n")
         self.assertIn("; records written: 0", self.refused("produce", "first", "-p", "7", stdin=b"zzz\n"))
+
+    def test_a_terminal(self) -> None:
+        """
+        Records are shown without their control characters on a terminal.
+        """
+        self.run_ok("topics", "create", "steering")
+        self.run_ok("produce", "steering", stdin=b"\x1b[2Jhello\n")
+        ours, theirs = pty.openpty()
+        try:
+            arguments = ["consume", "steering", "--from-beginning", "-e", "--bootstrap", self.broker.bootstrap]
+            done = subprocess.run(
+                [*COMMAND, *arguments], stdout=theirs, stderr=subprocess.PIPE, timeout=PATIENCE, check=False
+            )
+            self.assertEqual((done.returncode, done.stderr), (0, b""))
+            self.assertEqual(os.read(ours, 1000), b"\\x1b[2Jhello\r\n")
+        finally:
+            os.close(ours)
+            os.close(theirs)
+        self.assertEqual(self.run_ok("consume", "steering", "--from-beginning", "-e"), "\x1b[2Jhello\n")
 
     def test_refused_records(self) -> None:
         """

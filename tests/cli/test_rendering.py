@@ -9,7 +9,9 @@ from unittest import mock
 import click
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.cli.app import complain
 from logbus.cli.consume import renderer
+from logbus.cli.escaping import for_terminal
 from logbus.cli.options import pairs, when
 from logbus.cli.output import Progress, print_table, quantity
 from logbus.records.record import Record
@@ -51,6 +53,34 @@ class RenderingTests(SynchronousTestCase):
                 "headers": [{"name": "h", "value": "1"}, {"name": "n", "value": None}],
             },
         )
+
+    def test_control_characters(self) -> None:
+        """
+        For a terminal, escape sequences in keys, values and headers are spelled, not obeyed; in a pipe they are kept.
+        """
+        steering = b"\x1b]0;title\x07\r\x7f\xc2\x9b2J\xff\xe2\x80\xae \t\nplain \xc3\xa9"
+        spelled = rb"\x1b]0;title\x07\x0d\x7f\x9b2J\xff\u202e" + b" \t\nplain \xc3\xa9"
+        record = Record(7, 0, steering, steering, (("h\x1b", steering),))
+        for show, seen in ((for_terminal, spelled), (bytes, steering)):
+            self.assertEqual(renderer(None, False, None, show)("t", 0, record), seen + b"\n")
+            self.assertEqual(renderer(None, False, "\x1b", show)("t", 0, record), seen + b"\x1b" + seen + b"\n")
+            name = b"h" + show(b"\x1b")
+            self.assertEqual(
+                renderer("%k|%v|%s|%h\x1b", False, None, show)("t", 0, record),
+                b"|".join((seen, seen, seen, name + b"=" + seen)) + b"\x1b",
+            )
+        record = record._replace(value=b"\x1b\x7f\xc2\x9b\xe2\x80\xae")
+        told = renderer(None, True, None)("t", 0, record)
+        self.assertIn(rb"\u001b\u007f\u009b\u202e", told)
+        self.assertEqual(json.loads(told)["value"], "\x1b\x7f\x9b\u202e")
+
+    def test_complaints(self) -> None:
+        """
+        What a broker says is one line that steers no terminal.
+        """
+        with mock.patch("sys.stderr", io.StringIO()) as said:
+            complain("group '\x1b[2J\n\x9b' is unknown")
+        self.assertEqual(said.getvalue(), "logbus: group '\\x1b[2J \\x9b' is unknown\n")
 
     def test_times(self) -> None:
         """
