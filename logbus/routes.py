@@ -12,6 +12,8 @@ from logbus.coordination.commits import Commits
 from logbus.coordination.consumers import CONSUMER, Consumers
 from logbus.coordination.groups import OFFSETS_TOPIC
 from logbus.coordination.transactional import TransactionalCommits
+from logbus.coordination.transactions.hanging import HangingTransactions
+from logbus.coordination.transactions.lookup import TransactionLookup
 from logbus.handlers.active_producers import ActiveProducerHandlers
 from logbus.handlers.cluster import ClusterHandlers, Doorkeeper
 from logbus.handlers.config_resources import ConfigResourceHandlers
@@ -72,6 +74,7 @@ def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers
     produce = ProduceHandlers(
         replicas, broker.reactor, broker.wall_clock, INTERNAL_TOPICS, Refusals(LeaderHints(metadata)), metadata, gate
     )
+    lookup = TransactionLookup(broker.broker_id, metadata, broker.transactions, broker.peers)
     sessions = FetchSessions(
         replicas, broker.reactor.seconds, broker.random, config.get(keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS)
     )
@@ -110,7 +113,7 @@ def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers
             ConsumerGroupHandlers(Consumers(groups)),
             TransactionAdminHandlers(broker.transactions),
             TransactionHandlers(broker.transactions, groups, metadata, INTERNAL_TOPICS),
-            MarkerHandlers(broker.marker_writer, metadata),
+            MarkerHandlers(broker.marker_writer, HangingTransactions(replicas, lookup, INTERNAL_TOPICS)),
             ClusterHandlers(broker.broker_id, metadata, broker.store, broker.receiver, broker.controller, door),
             forwarding,
             PluginCallHandlers(broker.plugin_calls, door),

@@ -33,7 +33,7 @@ _MAX_INT16, _MAX_INT32, _MAX_INT64 = 2**15 - 1, 2**31 - 1, 2**63 - 1
     type=click.IntRange(-1, _MAX_INT32),
     help="and the epoch of the coordinator that last ended one of it; -1: none did.",
 )
-@click.option("--force", is_flag=True, help="Even if its coordinator is going to end it.")
+@click.option("--force", is_flag=True, help="Without asking coordinators first. A logbus broker asks all the same.")
 @bootstrap_options
 def abort(
     topic: str,

@@ -272,10 +272,15 @@ def _marker_error(code: int, partition: TopicPartition, ending: Ending) -> ApiEr
     error = api_error(code, str(partition))
     whose = f"producer {ending.producer_id}"
     known = {
-        ErrorCode.INVALID_PRODUCER_EPOCH: f"{partition} has seen a newer epoch of {whose} than {ending.producer_epoch}",
+        ErrorCode.INVALID_PRODUCER_EPOCH: f"{partition} has seen another epoch of {whose} than {ending.producer_epoch}",
         ErrorCode.TRANSACTION_COORDINATOR_FENCED: (
             f"{partition} has seen a newer coordinator of {whose} than that of epoch {ending.coordinator_epoch}"
         ),
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED: (
+            f"{partition}: clients may only abort transactions that no coordinator ends; that of {whose} is none"
+        ),
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: f"{partition} is of an internal topic, where clients abort nothing",
+        ErrorCode.UNKNOWN_PRODUCER_ID: f"{partition} knows nothing of {whose}",
     }
     return ApiError(error.code, known[error.code]) if error.code in known else error
 

@@ -1,10 +1,8 @@
 """
 WriteTxnMarkers: the coordinator of a transaction has partitions here take note of its end.
 
-Other brokers ask, and tools that end a transaction which nobody coordinates any more (KIP-664).
-
-A partition refuses markers of coordinators that were replaced, by the newest epoch it has seen. So a client must not
-name an epoch that no coordinator has had: the real one would be refused from then on, and its transaction never end.
+Coordinators on other brokers ask, and tools that end a transaction which nobody coordinates any more (KIP-664).  Who
+has not proved to be a broker may only do the latter: see :mod:`logbus.coordination.transactions.hanging`.
 """
 
 from __future__ import annotations
@@ -14,9 +12,8 @@ from collections.abc import Collection
 from attrs import define
 from twisted.internet.defer import gatherResults
 
-from logbus.cluster.metadata import ClusterMetadata
-from logbus.coordination.transactions.coordinator import TRANSACTIONS_TOPIC
 from logbus.coordination.transactions.ending import Ending
+from logbus.coordination.transactions.hanging import HangingTransactions
 from logbus.coordination.transactions.writer import MarkerWriter, Outcomes
 from logbus.errors import ErrorCode
 from logbus.handlers.cluster import shielded
@@ -36,43 +33,49 @@ from logbus.wire.messages.transactions import (
 
 @define(eq=False)
 class MarkerHandlers:
-    """Serves WriteTxnMarkers."""
+    """
+    Serves WriteTxnMarkers.
+
+    :param hanging: says what clients may have written.
+    """
 
     _writer: MarkerWriter
-    _metadata: ClusterMetadata
+    _hanging: HangingTransactions
 
     @serves(27, 0, 2)
     @task
     async def write_txn_markers(self, context: RequestContext, request: Request) -> WriteTxnMarkersResponse:
         message: WriteTxnMarkersRequest = request.message
-        refused = [
-            self._of_no_coordinator(marker) if context.broker is None else frozenset() for marker in message.markers
-        ]
+        asked = [(_ending(marker), _partitions(marker)) for marker in message.markers]
+        settled = [_of_no_producer(ending, partitions) for ending, partitions in asked]
+        if context.broker is None:
+            left = [
+                (ending, [each for each in partitions if each not in some])
+                for (ending, partitions), some in zip(asked, settled, strict=True)
+            ]
+            verdicts = await self._hanging.verdicts(left)
+            settled = [{**some, **found} for some, found in zip(settled, verdicts, strict=True)]
         writing = [
-            self._writer.write(_ending(marker), [each for each in _partitions(marker) if each not in some])
-            for marker, some in zip(message.markers, refused, strict=True)
+            self._writer.write(ending, [each for each in partitions if each not in some])
+            for (ending, partitions), some in zip(asked, settled, strict=True)
         ]
         # Whoever asks may go away: what was appended is looked after all the same.
         outcomes = await shielded(gatherResults(writing, consumeErrors=True))
         return WriteTxnMarkersResponse(
             markers=[
-                _result(marker, {**found, **dict.fromkeys(some, ErrorCode.INVALID_REQUEST)})
-                for marker, found, some in zip(message.markers, outcomes, refused, strict=True)
+                _result(marker, {**found, **some})
+                for marker, found, some in zip(message.markers, outcomes, settled, strict=True)
             ]
         )
 
-    def _of_no_coordinator(self, marker: WritableTxnMarker) -> Collection[TopicPartition]:
-        """The partitions that have never heard of so new a coordinator, if there is none."""
-        topic = self._metadata.topic(TRANSACTIONS_TOPIC)
-        newest = max((partition.leader_epoch for partition in topic.partitions), default=0) if topic is not None else 0
-        if marker.coordinator_epoch <= newest:
-            return ()
-        seen = self._writer.coordinator_epoch
-        return {
-            partition
-            for partition in _partitions(marker)
-            if seen(partition, marker.producer_id) < marker.coordinator_epoch
-        }
+
+def _of_no_producer(ending: Ending, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+    """Refuse a producer that cannot be, whoever asks."""
+    if ending.producer_id < 0:
+        return dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if ending.producer_epoch < 0:
+        return dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_EPOCH)
+    return {}
 
 
 def _ending(marker: WritableTxnMarker) -> Ending:

@@ -315,8 +315,9 @@ class ProduceHandlers:
     def _leader(self, topic: TopicProduceData, index: int, version: int) -> Replica | None:
         """Where a batch goes, if it is to a partition that is led from here, and can be read."""
         try:
-            replica = self._replicas.find(self.topic_name(topic.name, topic.topic_id, index, version), index)
-            if replica is None or not replica.partition.is_leader:
+            name = self.topic_name(topic.name, topic.topic_id, index, version)
+            replica = self._replicas.find(name, index)
+            if replica is None or not replica.partition.is_leader or name in self._internal_topics:
                 return None
             known = replica.log.producers  # Read from disk, perhaps.
         except (ApiError, StorageError):

@@ -86,7 +86,8 @@ class TransactionHandlers:
             producer = ProducerIdAndEpoch(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
             partitions = _partitions(message.v3_and_below_topics)
             wish = _Wish(message.v3_and_below_transactional_id, producer, partitions, verify_only=False)
-            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(await self._add(wish, version)))
+            outcomes = await self._add(wish, version, by_client=True)
+            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(outcomes))
         wishes = [
             _Wish(
                 one.transactional_id,
@@ -96,7 +97,8 @@ class TransactionHandlers:
             )
             for one in message.transactions
         ]
-        adding = [Deferred.fromCoroutine(self._add(wish, version)) for wish in wishes]
+        by_client = context.broker is None
+        adding = [Deferred.fromCoroutine(self._add(wish, version, by_client)) for wish in wishes]
         all_outcomes = await shielded(gatherResults(adding, consumeErrors=True))
         return AddPartitionsToTxnResponse(
             results_by_transaction=[
@@ -105,9 +107,9 @@ class TransactionHandlers:
             ]
         )
 
-    async def _add(self, wish: _Wish, version: int) -> Outcomes:
+    async def _add(self, wish: _Wish, version: int, by_client: bool) -> Outcomes:
         """What became of each partition: all are added, or none."""
-        impossible = self._impossible(wish.partitions, by_client=version < BATCHED_VERSION)
+        impossible = self._impossible(wish.partitions, by_client=by_client)
         if impossible:
             return {name: impossible.get(name, ErrorCode.OPERATION_NOT_ATTEMPTED) for name in wish.partitions}
         try:

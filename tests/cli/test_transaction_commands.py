@@ -237,7 +237,7 @@ class TransactionCommandTests(SynchronousTestCase):
         """
         self.producer.write("nobody", 4712, 2, 3)
         producer = (*self.where(3), "--producer-id", "4712", "--coordinator-epoch", "-1", "--producer-epoch")
-        self.assertIn("newer epoch of producer 4712 than 1", self.refused("abort", *producer, "1"))
+        self.assertIn("another epoch of producer 4712 than 1", self.refused("abort", *producer, "1"))
         self.run_ok("abort", *producer, "2")
         self.assertEqual(self.hanging(3), [])
 

@@ -291,6 +291,9 @@ class TransactionTests(SynchronousTestCase):
         for code, word in (
             (ErrorCode.INVALID_PRODUCER_EPOCH, "epoch of producer 7 than 3"),
             (ErrorCode.TRANSACTION_COORDINATOR_FENCED, "than that of epoch 2"),
+            (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "that no coordinator ends"),
+            (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "internal topic"),
+            (ErrorCode.UNKNOWN_PRODUCER_ID, "nothing of producer 7"),
             (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "t-1"),
         ):
             self.brokers.answers[MARK] = nth(self.marked(int(code)))

@@ -214,6 +214,7 @@ def served(data: bytes, cuts: list[int], config: dict[str, str], together: bool)
         if not together:
             server.plugin.factories["kafka"].runs = None
         client = server.connect()
+        client.protocol.context.broker = 1  # Who writes markers must be one.
         last = 0
         for cut in [*sorted(cut % (len(data) + 1) for cut in cuts), len(data)]:
             client.feed(data[last:cut])

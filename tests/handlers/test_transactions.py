@@ -1,15 +1,13 @@
-"""Transactions through a whole broker: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers."""
+"""Transactions through a whole broker: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from logbus.coordination.transactions.ending import Ending
 from logbus.coordination.transactions.states import TransactionState
 from logbus.coordination.transactions.transaction import ProducerIdAndEpoch, Transaction
 from logbus.errors import ErrorCode
-from logbus.model import TopicPartition
 from logbus.records.batch import decode_batch, iter_batches
 from logbus.records.control import ControlType, decode_control_key
 from logbus.wire.messages.groups import FindCoordinatorRequest
@@ -22,9 +20,6 @@ from logbus.wire.messages.transactions import (
     EndTxnResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
 )
 from tests.handlers.kit import HandlerCase, a_batch
 
@@ -231,6 +226,20 @@ class RefusalTests(TransactionCase):
         )
         self.assertIs(self.now().state, TransactionState.EMPTY)
 
+    def test_internal_topics(self) -> None:
+        """A client cannot have markers written to them, by a request for brokers, or with a record."""
+        producer = self.begin()
+        topics = {"__consumer_offsets": [0], "__transaction_state": [0]}
+        found = self.add_as_broker(wish(producer, topics))["tx"]
+        self.assertEqual(set(found.values()), {ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+        for topic in topics:
+            batch = a_batch(
+                producer_id=producer.producer_id, producer_epoch=producer.epoch, base_sequence=0, transactional=True
+            )
+            answer = self.client.produce(batch, version=12, topic=topic, acks=-1, transactional_id="tx")
+            self.assertEqual(answer.error_code, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        self.assertIs(self.now().state, TransactionState.EMPTY)
+
     def test_ends_without_a_transaction(self) -> None:
         """INVALID_TXN_STATE; a client of the second version may abort before it knows whether it has begun."""
         producer = self.begin()
@@ -275,50 +284,3 @@ class RefusalTests(TransactionCase):
                 "new": {("t", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
             },
         )
-
-
-class MarkerTests(TransactionCase):
-    """WriteTxnMarkers, as a coordinator or a tool sends it."""
-
-    def ask(
-        self,
-        producer: ProducerIdAndEpoch,
-        topics: Mapping[str, Sequence[int]],
-        version: int = 1,
-        coordinator_epoch: int = 0,
-    ) -> Any:
-        marker = WritableTxnMarker(
-            producer_id=producer.producer_id,
-            producer_epoch=producer.epoch,
-            transaction_result=False,
-            topics=[WritableTxnMarkerTopic(name=name, partition_indexes=list(some)) for name, some in topics.items()],
-            coordinator_epoch=coordinator_epoch,
-        )
-        (found,) = self.client.ask(WriteTxnMarkersRequest(markers=[marker]), version).markers
-        return {(topic.name, one.partition_index): one.error_code for topic in found.topics for one in topic.partitions}
-
-    def test_markers(self) -> None:
-        """Each partition has its outcome."""
-        producer = self.begin()
-        self.add(producer, {"t": [0]})
-        self.write(producer)
-        for version in (1, 2):
-            found = self.ask(producer, {"t": [0, 7], "nothing": [0]}, version)
-            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            self.assertEqual(found, {("t", 0): OK, ("t", 7): unknown, ("nothing", 0): unknown})
-        self.assertEqual(self.markers(), [ControlType.ABORT] * 2)
-
-    def test_coordinators_that_never_were(self) -> None:
-        """A client cannot have the real one refused; what a partition has seen may be said."""
-        producer = self.begin()
-        self.add(producer, {"t": [0]})
-        self.write(producer)
-        self.assertEqual(self.ask(producer, {"t": [0]}, coordinator_epoch=9), {("t", 0): ErrorCode.INVALID_REQUEST})
-        self.assertEqual(self.markers(), [])
-        self.assertEqual(self.end(producer, True).error_code, OK)
-        self.client.turn()
-        self.assertEqual(self.markers(), [ControlType.COMMIT])
-        ending = Ending(producer.producer_id, producer.epoch, committed=False, coordinator_epoch=9)
-        self.server.now(self.server.broker.marker_writer.write(ending, [TopicPartition("t", 0)]))
-        self.assertEqual(self.ask(producer, {"t": [0]}, coordinator_epoch=9), {("t", 0): OK})
-        self.assertEqual(self.ask(producer, {"t": [0]}, coordinator_epoch=8), {("t", 0): 52})

@@ -19,6 +19,8 @@ Transactions: several partitions, and a group's offsets, change together or not 
 :mod:`~logbus.coordination.transactions.writer`           the same where it arrives
 :mod:`~logbus.coordination.transactions.expiry`           transactions that take too long, ids that nobody uses
 :mod:`~logbus.coordination.transactions.participation`    the coordinator, asked by leaders of partitions
+:mod:`~logbus.coordination.transactions.lookup`           all coordinators, asked for producers by their ids
+:mod:`~logbus.coordination.transactions.hanging`          which transactions a client may abort
 ========================================================= ===========================================================
 
 Every step is written before anything follows from it: the partitions that take part, before their records are

@@ -56,14 +56,6 @@ class MarkerWriter:
         all_done: Deferred[list[None]] = gatherResults(waits, consumeErrors=True)
         return all_done.addCallback(lambda _: outcomes)
 
-    def coordinator_epoch(self, partition: TopicPartition, producer_id: int) -> int:
-        """That of the last marker of a producer in a partition that this broker leads; −1: there is none."""
-        try:
-            entry = self.replicas.leader(*partition).log.producers.get(producer_id)
-        except (ApiError, StorageError):
-            return -1  # Who writes the marker is told why.
-        return -1 if entry is None else entry.coordinator_epoch
-
     def _write_one(
         self, ending: Ending, partition: TopicPartition, outcomes: dict[TopicPartition, ErrorCode]
     ) -> Deferred[None]:
