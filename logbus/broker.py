@@ -23,6 +23,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -65,6 +66,7 @@ from logbus.cluster.throttling import FollowerThrottle, LeaderThrottle
 from logbus.cluster.topicplans import TopicDefaults
 from logbus.cluster.topics import TopicAdmin
 from logbus.config import ConfigView, TopicConfig, keys
+from logbus.config.group import check_group_overrides
 from logbus.config.table import TOPIC_KEYS
 from logbus.config.unenforced import refuse_unenforced_settings
 from logbus.config.view import usable_broker_overrides, usable_topic_overrides
@@ -284,6 +286,7 @@ class Broker(OrderedService):
             self._topic_defaults,
             config.validate_topic_overrides,
             self._check_broker_configs,
+            partial(check_group_overrides, config.get),
         )
         self.partition_admin = PartitionAdmin(self.controller, reactor)
         self.balancer = Balancer(self.partition_admin, config, reactor)

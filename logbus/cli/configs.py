@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from logbus.client.admin import ConfigEntry, Resource
     from logbus.client.cluster import Cluster
 
-_KINDS = click.Choice(["topic", "broker"])
+_KINDS = click.Choice(["topic", "broker", "group"])
 
 
 @click.group()
 def configs() -> None:
     """Show and change settings.
 
-    KIND is topic or broker; NAME the topic's name or the broker's id, or "all" for what holds for all brokers.
+    KIND is topic, broker or group; NAME the topic's or group's name or the broker's id, or "all" for what holds for
+    all brokers.
 
     \b
     Example:
@@ -50,7 +51,7 @@ def describe(
     bootstrap: str,
     timeout: float,
 ) -> None:
-    """Show the settings of a topic or broker: those that are set, those named, or with --all all of them.
+    """Show the settings of a topic, broker or group: those that are set, those named, or with --all all of them.
 
     \b
     Example:
@@ -150,8 +151,8 @@ def _alter(
 def _resource(kind: str, name: str) -> Resource:
     from logbus.client.admin import Resource, ResourceType
 
-    if kind == "topic":
-        return Resource(ResourceType.TOPIC, name)
+    if kind in ("topic", "group"):
+        return Resource(ResourceType[kind.upper()], name)
     if name != "all" and not (name.isascii() and name.isdigit()):
         raise click.BadParameter(f"{name!r} is not a broker's id, such as 0, nor 'all'", param_hint="NAME")
     return Resource(ResourceType.BROKER, "" if name == "all" else name)

@@ -1,5 +1,5 @@
 """
-Settings of topics and brokers, looked at and changed.
+Settings of topics, brokers and consumer groups, looked at and changed.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
 class Resource(NamedTuple):
-    """A topic by its name, or a broker by its id; the name ``""`` stands for all brokers."""
+    """A topic or consumer group by its name, or a broker by its id; the name ``""`` stands for all brokers."""
 
     type: ResourceType
     name: str
@@ -55,6 +56,8 @@ class ConfigSource(IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
 
 
 @frozen
@@ -79,7 +82,7 @@ class ConfigAdmin:
     _cluster: Cluster
 
     def describe_configs(self, resources: Iterable[Resource]) -> Deferred[dict[Resource, list[ConfigEntry] | ApiError]]:
-        """The settings of topics and brokers."""
+        """The settings of topics, brokers and consumer groups."""
         return Deferred.fromCoroutine(self._describe_configs(list(resources)))
 
     def min_insync_replicas(self, names: Iterable[str]) -> Deferred[dict[str, int]]:

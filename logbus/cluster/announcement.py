@@ -58,6 +58,7 @@ class Announcement:
     :ivar configs: new overrides of topics, by topic name.
     :ivar broker_configs: new overrides of brokers, by broker id or ``<default>`` (all brokers); applied before
         ``partitions``, whose logs lay their own overrides over them.
+    :ivar group_configs: new overrides of consumer groups, by group id; empty ones: it has none any more.
     :ivar full: this is all there is: what is known and not in it does not exist any more.
     :ivar unreadable: topics that the controller cannot read: nobody knows more than before, and their logs stay.
     """
@@ -70,5 +71,6 @@ class Announcement:
     deleted: tuple[DeletedTopic, ...] = ()
     configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
     broker_configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    group_configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
     full: bool = False
     unreadable: frozenset[str] = frozenset()

@@ -34,6 +34,7 @@ class ClusterMetadata:
     :ivar controller_id: broker id of the controller, or −1 while there is none.
     :ivar brokers: live brokers by id. Read only.
     :ivar topics: topics by name. Read only.
+    :ivar group_configs: overrides of consumer groups that have any, by group id. Read only.
     :ivar version: grows by one with every change; a cached answer is good as long as it stands still.
     """
 
@@ -41,6 +42,7 @@ class ClusterMetadata:
     controller_id: int = NO_CONTROLLER
     brokers: dict[int, BrokerImage] = field(factory=dict, init=False)
     topics: dict[str, TopicImage] = field(factory=dict, init=False)
+    group_configs: dict[str, Mapping[str, str]] = field(factory=dict, init=False)
     version: int = field(default=0, init=False)
     _by_id: dict[UUID, TopicImage] = field(factory=dict, init=False)
     _subscribers: list[Callable[[], None]] = field(factory=list, init=False)
@@ -175,6 +177,13 @@ class ClusterMetadata:
         topic = self.topics.get(name)
         if topic is not None:
             topic.configs = MappingProxyType(dict(configs))
+
+    def set_group_configs(self, group_id: str, configs: Mapping[str, str]) -> None:
+        """Replace a consumer group's overrides."""
+        if configs:
+            self.group_configs[group_id] = MappingProxyType(dict(configs))
+        else:
+            self.group_configs.pop(group_id, None)
 
     def remove_topic(self, name: str, topic_id: UUID | None = None) -> TopicImage | None:
         """Forget a topic (only if it still has ``topic_id``, when that is given); the image that was, if any."""

@@ -138,3 +138,7 @@ class AnnouncementReceiver:
                 metadata.set_configs(name, listed[-1].overrides)
             for name, overrides in announcement.configs.items():
                 metadata.set_configs(name, overrides)
+            if announcement.full:
+                metadata.group_configs.clear()
+            for group_id, overrides in announcement.group_configs.items():
+                metadata.set_group_configs(group_id, overrides)

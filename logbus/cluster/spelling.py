@@ -62,6 +62,7 @@ def announcement_in(request: AnnounceRequest) -> Announcement:
         deleted=tuple(DeletedTopic(one.name, UUID(bytes=one.topic_id), one.partitions) for one in body.deleted),
         configs=_overrides_by_entity(body.configs),
         broker_configs=_overrides_by_entity(body.broker_configs),
+        group_configs=_overrides_by_entity(body.group_configs),
         full=body.full,
         unreadable=frozenset(body.unreadable),
     )
@@ -84,6 +85,7 @@ def _body(announcement: Announcement) -> AnnouncementBody:
         ],
         configs=_by_entity(announcement.configs),
         broker_configs=_by_entity(announcement.broker_configs),
+        group_configs=_by_entity(announcement.group_configs),
         unreadable=sorted(announcement.unreadable),
     )
 

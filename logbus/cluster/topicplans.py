@@ -4,7 +4,7 @@ What clients ask for topics to be, checked against what there is: pure, but for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from uuid import UUID
 
@@ -143,30 +143,34 @@ def plan_partitions(
     return topic, check_assignment(request.assignment, state.brokers, first=count, replication_factor=factor)
 
 
-def checked(check: ConfigCheck, overrides: Overrides) -> dict[str, str]:
+def checked(check: ConfigCheck, overrides: Overrides, refused: ErrorCode = ErrorCode.INVALID_CONFIG) -> dict[str, str]:
     """
     Valid overrides.
 
-    :raise ApiError: INVALID_CONFIG.
+    :param refused: the error code of overrides that are not.
+    :raise ApiError: ``refused``.
     """
     try:
         check(overrides)
     except ConfigError as error:
-        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
+        raise ApiError(refused, str(error)) from None
     return {name: value for name, value in overrides.items() if value is not None}
 
 
-def edited(now: Mapping[str, str], edit: ConfigEdit, check: ConfigCheck) -> dict[str, str]:
+def edited(
+    now: Mapping[str, str], edit: ConfigEdit, check: ConfigCheck, *, refused: ErrorCode = ErrorCode.INVALID_CONFIG
+) -> dict[str, str]:
     """
     Overrides after an edit.
 
-    :raise ApiError: INVALID_CONFIG, or what the edit raises.
+    :param refused: the error code of overrides that are not valid: Kafka has INVALID_REQUEST for those of brokers.
+    :raise ApiError: INVALID_CONFIG, ``refused``, or what the edit raises.
     """
     try:
         wanted = edit(now)
     except ConfigError as error:
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
-    return checked(check, wanted)
+    return checked(check, wanted, refused)
 
 
 def existing(state: ControllerState, name: str) -> TopicRecord:
@@ -188,12 +192,33 @@ def unknown(topic: str | UUID) -> ApiError:
     return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
 
 
-def metric_twins(state: ControllerState, name: str) -> list[str]:
-    """Topics whose names differ from ``name`` only in '.' and '_', which metric names do not tell apart."""
-    if "." not in name and "_" not in name:
-        return []
-    plain = name.replace(".", "_")
-    return [other for other in state.topics if other != name and other.replace(".", "_") == plain]
+class NameCollisions:
+    """
+    Finds topic names that differ only in ``.`` and ``_``, which metric names do not tell apart
+    (Kafka: ``Topic.hasCollision``).
+
+    :param names: of the topics there are.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._known: dict[str, str] = {}
+        for name in names:
+            self.add(name)
+
+    def add(self, name: str) -> None:
+        """Take note of one more topic."""
+        self._known.setdefault(name.replace(".", "_"), name)
+
+    def check(self, name: str) -> None:
+        """
+        :raise ApiError: INVALID_TOPIC_EXCEPTION: another topic has such a name.
+        """
+        other = self._known.get(name.replace(".", "_"), name)
+        if other != name:
+            raise ApiError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"topic {name!r} collides with the existing topic {other!r}: metric names do not tell '.' from '_'",
+            )
 
 
 def _racks(state: ControllerState) -> dict[int, str | None]:

@@ -30,13 +30,13 @@ from logbus.cluster.topicplans import (
     MAX_NEW_PARTITIONS,
     ConfigCheck,
     ConfigEdit,
+    NameCollisions,
     NewPartitions,
     NewTopic,
     Overrides,
     TopicDefaults,
     edited,
     existing,
-    metric_twins,
     plan_partitions,
     plan_topic,
     unknown,
@@ -56,6 +56,9 @@ __all__ = [
 
 WAIT_MS = 30_000
 """For requests that bring no timeout of their own."""
+
+MAX_CONFIGURED_GROUPS = 10_000
+"""Groups with settings of their own: every broker keeps them all, and anybody can name a group."""
 
 NO_ID = UUID(int=0)
 
@@ -81,6 +84,7 @@ class TopicAdmin:
     :ivar defaults: asked anew for each request, as they can change while the broker runs.
     :ivar check_topic: whether a topic's overrides are valid.
     :ivar check_broker: the same for a broker's (its id), or all brokers' (None).
+    :ivar check_group: the same for a consumer group's.
     """
 
     controller: Controller
@@ -89,6 +93,7 @@ class TopicAdmin:
     defaults: Callable[[], TopicDefaults]
     check_topic: ConfigCheck
     check_broker: Callable[[int | None, Overrides], object]
+    check_group: ConfigCheck
     _log = Logger()
 
     def create_topics(
@@ -107,14 +112,17 @@ class TopicAdmin:
             records: list[TopicRecord] = []
             room = MAX_NEW_PARTITIONS
             twice = _twice(topic.name for topic in topics)
+            collisions = NameCollisions(tenure.state.topics)
             for topic in topics:
                 try:
                     _refuse_twice(topic.name, twice)
+                    collisions.check(topic.name)
                     record = plan_topic(tenure.state, topic, self.defaults(), self.check_topic, self.random, room)
                 except ApiError as error:
                     outcomes.append(error)
                     continue
                 room -= len(record.partitions)
+                collisions.add(record.name)
                 records.append(record)
                 outcomes.append(
                     CreatedTopic(
@@ -129,7 +137,7 @@ class TopicAdmin:
                 return outcomes, None
             delivery = await topicwork.create(tenure, records)
             for record in records:
-                self._log_creation(tenure, record)
+                self._log_creation(record)
             return outcomes, delivery
 
         return self._answered(run, timeout_ms, lambda outcome: outcome.name)
@@ -257,7 +265,8 @@ class TopicAdmin:
                 try:
                     if broker_id is not None and broker_id not in tenure.state.brokers:
                         raise ApiError(ErrorCode.INVALID_REQUEST, f"there is no broker {broker_id} alive")
-                    wanted = edited(tenure.state.broker_configs.get(entity, {}), edit, check)
+                    now = tenure.state.broker_configs.get(entity, {})
+                    wanted = edited(now, edit, check, refused=ErrorCode.INVALID_REQUEST)
                     outcomes[broker_id] = None
                 except ApiError as error:
                     outcomes[broker_id] = error
@@ -265,6 +274,39 @@ class TopicAdmin:
                 if not validate_only:
                     delivery = await topicwork.configure_broker(tenure, entity, wanted)
             return outcomes, delivery  # Announcements are applied in order: the last one's end is the end of all.
+
+        return self._configured(run)
+
+    def alter_group_configs(
+        self, edits: Mapping[str, ConfigEdit], *, validate_only: bool = False
+    ) -> Deferred[dict[str, ApiError | None]]:
+        """
+        Change the settings of consumer groups, which need not exist; fires when the new ones are in force.
+
+        :return: by group: None, or why not.
+        :raise ApiError: NOT_CONTROLLER.
+        """
+
+        async def run(tenure: Tenure) -> tuple[dict[str, ApiError | None], Delivery | None]:
+            outcomes: dict[str, ApiError | None] = {}
+            delivery = None
+            known = tenure.state.group_configs
+            for group_id, edit in edits.items():
+                try:
+                    wanted = edited(known.get(group_id, {}), edit, self.check_group)
+                    if wanted and group_id not in known and len(known) >= MAX_CONFIGURED_GROUPS:
+                        raise ApiError(
+                            ErrorCode.POLICY_VIOLATION,
+                            f"{MAX_CONFIGURED_GROUPS} groups have settings of their own, and no more can; "
+                            "delete those of groups that are gone",
+                        )
+                    outcomes[group_id] = None
+                except ApiError as error:
+                    outcomes[group_id] = error
+                    continue
+                if not validate_only:
+                    delivery = await topicwork.configure_group(tenure, group_id, wanted)
+            return outcomes, delivery
 
         return self._configured(run)
 
@@ -333,20 +375,13 @@ class TopicAdmin:
         work.addBoth(done)
         return in_time
 
-    def _log_creation(self, tenure: Tenure, topic: TopicRecord) -> None:
+    def _log_creation(self, topic: TopicRecord) -> None:
         self._log.info(
             "topic {topic} was created: id {id}, {partitions} partitions",
             topic=topic.name,
             id=topic.topic_id,
             partitions=len(topic.partitions),
         )
-        twins = metric_twins(tenure.state, topic.name)
-        if twins:
-            self._log.warn(
-                "topic {topic}: '.' and '_' are the same in metric names, which do not tell it from {twins}",
-                topic=topic.name,
-                twins=twins,
-            )
 
 
 def _twice(names: Iterable[str]) -> frozenset[str]:

@@ -13,7 +13,7 @@ from attrs import frozen
 
 from logbus.config.key import Key
 from logbus.config.kinds import ConfigType
-from logbus.config.table import BROKER_KEYS, LISTENER_PREFIX, TOPIC_KEYS, broker_key
+from logbus.config.table import BROKER_KEYS, GROUP_KEYS, LISTENER_PREFIX, TOPIC_KEYS, broker_key
 from logbus.config.view import ConfigView, Source, usable_topic_overrides
 
 
@@ -28,7 +28,7 @@ class Synonym(NamedTuple):
 @frozen
 class ConfigEntry:
     """
-    One key of one broker or topic.
+    One key of one broker, topic or consumer group.
 
     :ivar value: as text; None when the key is sensitive, or not set and without a default.
     :ivar synonyms: where it is said, what is in force first, the default last.
@@ -96,6 +96,28 @@ def describe_topic(
         if name in usable:
             value = usable[name]
             synonyms.insert(0, Synonym(name, value, Source.TOPIC))
+        entries.append(_entry(name, key, value, synonyms, read_only=False))
+    return entries
+
+
+def describe_group(
+    view: ConfigView, overrides: Mapping[str, str], names: Collection[str] | None = None
+) -> list[ConfigEntry]:
+    """
+    A consumer group's keys (config resource ``GROUP``).
+
+    :param overrides: the group's own, as stored.
+    :param names: those asked for, or None for all; unknown ones are left out, as in Kafka.
+    """
+    entries: list[ConfigEntry] = []
+    for name, key in GROUP_KEYS.items():
+        if names is not None and name not in names:
+            continue
+        synonyms = _synonyms(view, key)
+        value = key.text(view.get(key))
+        if name in overrides:
+            value = overrides[name]
+            synonyms.insert(0, Synonym(name, value, Source.GROUP))
         entries.append(_entry(name, key, value, synonyms, read_only=False))
     return entries
 

@@ -56,6 +56,7 @@ class Key(Generic[T]):
     :ivar default: in force while nobody says otherwise.
     :ivar doc: one sentence or two for whoever sets it; reST, units included.
     :ivar topic: the topic's name for it, of keys that topics carry.
+    :ivar group: the consumer group's name for it, of keys that groups can override (KIP-848's ``GROUP`` resources).
     :ivar sensitive: never shown, not even in error messages.
     :ivar per_listener: whether ``listener.name.<name>.<key>`` sets it for one listener.
     :ivar fallbacks: tried in order while the key itself is not set.
@@ -67,6 +68,7 @@ class Key(Generic[T]):
     doc: str
     dynamic: Dynamic = Dynamic.NO
     topic: str | None = None
+    group: str | None = None
     scope: Scope = Scope.BROKER
     sensitive: bool = False
     per_listener: bool = False

@@ -82,6 +82,8 @@ def _key(key: Key[Any]) -> Iterator[str]:
         facts.append("topics only")
     elif key.scope is Scope.BOTH:
         facts.append(f"topics: ``{key.topic}``")
+    if key.group is not None:
+        facts.append(f"consumer groups: ``{key.group}``")
     if key.fallbacks:
         facts.append("falls back on " + ", ".join(f"``{fallback.key.name}``" for fallback in key.fallbacks))
     if key.per_listener:

@@ -26,6 +26,9 @@ BROKER_KEYS: Mapping[str, Key[Any]] = {key.name: key for key in _ALL if key.scop
 TOPIC_KEYS: Mapping[str, Key[Any]] = {key.topic: key for key in _ALL if key.topic is not None}
 """Keys that a topic carries, by the topic's name for them."""
 
+GROUP_KEYS: Mapping[str, Key[Any]] = {key.group: key for key in _ALL if key.group is not None}
+"""Keys that a consumer group can override, by the group's name for them."""
+
 LISTENER_PREFIX = "listener.name."
 _PER_LISTENER = re.compile(r"listener\.name\.(?P<listener>[^.]+)\.(?P<key>.+)")
 
@@ -116,3 +119,11 @@ def unknown_topic_key(name: str) -> ConfigError:
     if own is not None:
         return ConfigError(f"{name} is a key of brokers only, not of topics")
     return unknown(name, TOPIC_KEYS, "topic")
+
+
+def unknown_group_key(name: str) -> ConfigError:
+    """An unknown key of a consumer group; says so when it is a broker's."""
+    own = BROKER_KEYS.get(name)
+    if own is not None and own.group is not None:
+        return ConfigError(f"{name} is a key of brokers; a group's is {own.group}")
+    return unknown(name, GROUP_KEYS, "group")

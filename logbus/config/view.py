@@ -40,6 +40,7 @@ class Source(IntEnum):
     CLUSTER = 3
     STATIC = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class Setting(NamedTuple):

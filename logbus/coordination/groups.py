@@ -19,6 +19,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from logbus.cluster.announcement import NO_OVERRIDES
 from logbus.cluster.icluster import ILeadershipListener
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.replicas import Replicas
@@ -178,7 +179,7 @@ class GroupCoordinator:
         """A new group of the consumer protocol (KIP-848); it is not in the shard yet."""
         return ConsumerGroup(
             group_id,
-            partial(consumer_settings, self.config),
+            lambda: consumer_settings(self.config, self._metadata.group_configs.get(group_id, NO_OVERRIDES)),
             self.topics,
             partial(self._append, shard, group_id),
             self._member_ids.unique,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from logbus.config import ConfigView, keys
+from logbus.config.group import group_config
 from logbus.coordination.consumer.group import ConsumerSettings
 from logbus.coordination.consumer.migration import MigrationPolicy
 from logbus.coordination.requests import GroupSettings
@@ -18,11 +21,16 @@ def classic_settings(config: ConfigView) -> GroupSettings:
     )
 
 
-def consumer_settings(config: ConfigView) -> ConsumerSettings:
-    """Of groups of the consumer protocol."""
+def consumer_settings(config: ConfigView, overrides: Mapping[str, str]) -> ConsumerSettings:
+    """
+    Of a group of the consumer protocol.
+
+    :param overrides: what is set for this group alone.
+    """
+    own = group_config(config.get, overrides)
     return ConsumerSettings(
-        config.get(keys.GROUP_CONSUMER_SESSION_TIMEOUT_MS),
-        config.get(keys.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS),
+        own.session_timeout_ms,
+        own.heartbeat_interval_ms,
         config.get(keys.GROUP_CONSUMER_MAX_SIZE),
         config.get(keys.GROUP_MIN_SESSION_TIMEOUT_MS),
         config.get(keys.GROUP_MAX_SESSION_TIMEOUT_MS),

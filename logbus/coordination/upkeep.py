@@ -201,7 +201,6 @@ class Upkeep:
         offsets = shard.offsets.get(group_id)
         if offsets is not None:
             free = [partition for partition, code in outcomes.items() if code is ErrorCode.NONE]
-            durable = shard.save_all(offsets.tombstones(free))
-            self.coordinator.touched(shard, group)
-            await durable
+            # The group stays, even without offsets, until the next round of expiry: tools delete it right afterwards.
+            await shard.save_all(offsets.tombstones(free))
         return outcomes

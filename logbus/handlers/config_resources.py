@@ -20,7 +20,7 @@ from logbus.wire.messages.configs import ConfigResource, ListConfigResourcesRequ
 
 
 class ListedType(IntEnum):
-    """What can be asked for (Kafka's ``ConfigResource.Type``); only topics and brokers have settings here."""
+    """What can be asked for (Kafka's ``ConfigResource.Type``); topics, brokers and groups have settings here."""
 
     TOPIC = 2
     BROKER = 4
@@ -54,5 +54,10 @@ class ConfigResourceHandlers:
             found += [
                 ConfigResource(resource_name=str(broker.broker_id), resource_type=ListedType.BROKER)
                 for broker, _ in reachable(self._metadata, context.listener)
+            ]
+        if ListedType.GROUP in wanted:
+            found += [
+                ConfigResource(resource_name=group_id, resource_type=ListedType.GROUP)
+                for group_id in sorted(self._metadata.group_configs)
             ]
         return ListConfigResourcesResponse(config_resources=found)

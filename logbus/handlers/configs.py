@@ -1,5 +1,8 @@
 """
-Settings of topics and brokers: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs.
+Settings of topics, brokers and consumer groups: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs.
+
+Error codes are those of Kafka 4.3 (``ConfigAdminManager`` on its brokers, ``ConfigurationControlManager`` on its
+controller), where they differ by the kind of resource.
 """
 
 from __future__ import annotations
@@ -11,13 +14,15 @@ from typing import Any, Protocol
 
 from attrs import define
 
+from logbus.cluster.announcement import NO_OVERRIDES
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.peers import Peers
 from logbus.cluster.topics import TopicAdmin
 from logbus.config import ConfigView, keys
-from logbus.config.describe import ConfigEntry, describe_broker, describe_cluster, describe_topic
-from logbus.config.table import TOPIC_KEYS, broker_key
-from logbus.errors import ApiError, ErrorCode
+from logbus.config.describe import ConfigEntry, describe_broker, describe_cluster, describe_group, describe_topic
+from logbus.config.key import Key
+from logbus.config.table import GROUP_KEYS, TOPIC_KEYS, broker_key
+from logbus.errors import ApiError, ConfigError, ErrorCode
 from logbus.handlers.routing import serves, task
 from logbus.model import topic_name_problem
 from logbus.net.context import RequestContext
@@ -43,6 +48,7 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
 class Operation(IntEnum):
@@ -54,14 +60,27 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
+class _Config(Protocol):
+    """What the settings of both alter requests have in common."""
+
+    name: str
+    value: str | None
+
+
 class _Resource(Protocol):
     """What the resources of both alter requests have in common."""
 
     resource_type: int
     resource_name: str
 
+    @property
+    def configs(self) -> Sequence[_Config]: ...
+
 
 Edit = Callable[[Mapping[str, str]], Mapping[str, str | None]]
+
+NO_DEFAULTS = {ResourceType.TOPIC: "topics", ResourceType.GROUP: "groups"}
+"""Resources of which an empty name does not stand for all."""
 
 
 @define(eq=False)
@@ -91,6 +110,7 @@ class ConfigHandlers:
                 elsewhere.setdefault(other, []).append(resource)
                 continue
             result = _result_of(resource)
+            result.error_message = ""  # As Kafka has it where there is no error.
             try:
                 result.configs = [
                     described(entry, synonyms=message.include_synonyms, document=message.include_documentation)
@@ -143,7 +163,12 @@ class ConfigHandlers:
             if broker_id is None:
                 return describe_cluster(self._config, names)
             return describe_broker(self._config, names)
-        raise self._unknown_type(resource)
+        if resource.resource_type == ResourceType.GROUP:
+            if not resource.resource_name:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "the name of the group is empty")
+            overrides = self._metadata.group_configs.get(resource.resource_name, NO_OVERRIDES)
+            return describe_group(self._config, overrides, names)
+        raise self._unknown_type(resource.resource_type)
 
     @serves(33, 0, 2)
     @task
@@ -151,6 +176,7 @@ class ConfigHandlers:
         message: AlterConfigsRequest = request.message
 
         def replacement(resource: Any) -> Edit:
+            self._check_given(resource, resource.configs)
             wanted = {config.name: config.value for config in resource.configs}
             return lambda _: wanted
 
@@ -165,6 +191,10 @@ class ConfigHandlers:
         message: IncrementalAlterConfigsRequest = request.message
 
         def change(resource: Any) -> Edit:
+            for config in resource.configs:
+                if config.value is None and config.config_operation != Operation.DELETE:
+                    raise _without_value(config.name)
+            self._check_given(resource, [c for c in resource.configs if c.config_operation == Operation.SET])
             return lambda now: self._changed(now, resource)
 
         responses = await self._alter(message.resources, change, validate_only=message.validate_only)
@@ -173,7 +203,11 @@ class ConfigHandlers:
     async def _alter(
         self, resources: Sequence[_Resource], edit_of: Callable[[Any], Edit], *, validate_only: bool
     ) -> list[AlterConfigsResourceResponse]:
-        """Alter every resource, each with its own outcome."""
+        """
+        Alter every resource, each with its own outcome.
+
+        :param edit_of: the edit that a resource asks for; raises ApiError if it is wrong whatever there is.
+        """
         named = Counter((resource.resource_type, resource.resource_name) for resource in resources)
         outcomes: list[AlterConfigsResourceResponse] = []
         for resource in resources:
@@ -186,6 +220,7 @@ class ConfigHandlers:
                     raise ApiError(
                         ErrorCode.INVALID_REQUEST, f"the request names the resource {resource.resource_name!r} twice"
                     )
+                self._check_name(resource)
                 error = await self._alter_one(resource, edit_of(resource), validate_only=validate_only)
             except ApiError as e:
                 error = e
@@ -200,7 +235,36 @@ class ConfigHandlers:
         if resource.resource_type == ResourceType.BROKER:
             broker_id = self._any_broker(resource.resource_name)
             return (await self._topics.alter_broker_configs({broker_id: edit}, validate_only=validate_only))[broker_id]
-        raise self._unknown_type(resource)
+        if resource.resource_type == ResourceType.GROUP:
+            name = resource.resource_name
+            return (await self._topics.alter_group_configs({name: edit}, validate_only=validate_only))[name]
+        raise self._unknown_type(resource.resource_type)
+
+    def _check_name(self, resource: _Resource) -> None:
+        """
+        :raise ApiError: nothing of the kind can have this name.
+        """
+        kind, name = resource.resource_type, resource.resource_name
+        if not name and kind in NO_DEFAULTS:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{NO_DEFAULTS[ResourceType(kind)]} have no common defaults")
+        problem = topic_name_problem(name) if kind == ResourceType.TOPIC else None
+        if problem is not None:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+
+    def _check_given(self, resource: _Resource, configs: Sequence[_Config]) -> None:
+        """
+        Check values by themselves, before anybody asks whether what they are for exists.
+
+        :raise ApiError: INVALID_REQUEST: a value is missing; INVALID_CONFIG: a key or a value is wrong.
+        """
+        for config in configs:
+            if config.value is None:
+                raise _without_value(config.name)
+        try:
+            if resource.resource_type == ResourceType.TOPIC:
+                self._config.validate_topic_overrides({config.name: config.value for config in configs})
+        except ConfigError as error:
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
     def _broker(self, name: str) -> int | None:
         """The broker a resource names: this one, or None for the defaults of all brokers."""
@@ -222,10 +286,10 @@ class ConfigHandlers:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{name!r} is not the number of a broker")
         return int(name)
 
-    def _unknown_type(self, resource: _Resource) -> ApiError:
+    def _unknown_type(self, resource_type: int) -> ApiError:
         return ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"resources of type {resource.resource_type} have no settings here; topics (2) and brokers (4) have",
+            f"resources of type {resource_type} have no settings here; topics (2), brokers (4) and groups (32) have",
         )
 
     def _changed(self, now: Mapping[str, str], resource: Any) -> Mapping[str, str | None]:
@@ -251,20 +315,25 @@ class ConfigHandlers:
 
     def _edited_list(self, now: str | None, change: IncrementalAlterableConfig, resource_type: int) -> str:
         """A list with elements appended or subtracted; it starts from what is in force."""
-        topic = resource_type == ResourceType.TOPIC
-        key = TOPIC_KEYS.get(change.name) if topic else broker_key(change.name)
+        known: dict[int, Callable[[str], Key[Any] | None]] = {
+            ResourceType.TOPIC: TOPIC_KEYS.get,
+            ResourceType.GROUP: GROUP_KEYS.get,
+        }
+        key = known.get(resource_type, broker_key)(change.name)
         if key is None or not key.is_list:
             raise ApiError(
                 ErrorCode.INVALID_CONFIG, f"{change.name} is not a list: it cannot be appended to or subtracted from"
             )
-        if change.value is None:
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"{change.name}: the elements to append or subtract are missing")
         text = now if now is not None else key.text(self._config.get(key)) or ""
         held = [element for element in text.split(",") if element]
-        given = dict.fromkeys(element.strip() for element in change.value.split(",") if element.strip())
+        given = dict.fromkeys(element.strip() for element in (change.value or "").split(",") if element.strip())
         if change.config_operation == Operation.APPEND:
             return ",".join(dict.fromkeys([*held, *given]))
         return ",".join(element for element in held if element not in given)
+
+
+def _without_value(name: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, f"{name}: a value is missing (it is null)")
 
 
 def _result_of(resource: DescribeConfigsResource) -> DescribeConfigsResult:

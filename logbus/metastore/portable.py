@@ -165,7 +165,10 @@ _KINDS: tuple[tuple[re.Pattern[str], Callable[..., Any]], ...] = (
     (re.compile(FEATURES), lambda path, data: FeatureLevelZnode.decode(data)),
     (re.compile(f"{TOPICS}/([^/]+)"), lambda path, data, topic: TopicZnode.decode(topic, data)),
     (_STATE, lambda path, data, topic, number: StateZnode.decode(topic, int(number), data, 0)),
-    (re.compile("/config/(?:topics|brokers|clients)/([^/]+)"), lambda path, data, name: ConfigZnode.decode(path, data)),
+    (
+        re.compile("/config/(?:topics|brokers|groups|clients)/([^/]+)"),
+        lambda path, data, name: ConfigZnode.decode(path, data),
+    ),
 )
 
 

@@ -13,11 +13,12 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import quote, unquote
 from uuid import UUID
 
 from attrs import frozen
 
-from logbus.metastore.znodejson import Reading, dump, uuid_from_text, uuid_text
+from logbus.metastore.znodejson import BadZnode, Reading, dump, uuid_from_text, uuid_text
 from logbus.model import Endpoint, LeaderAndIsr, TopicPartition
 
 FEATURE_LEVEL = 1
@@ -27,6 +28,7 @@ BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
+GROUP_CONFIGS = "/config/groups"
 DELETED_TOPICS = "/admin/delete_topics"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -50,6 +52,7 @@ PERSISTENT_PATHS = (
     "/config/clients",
     "/config/users",
     BROKER_CONFIGS,
+    GROUP_CONFIGS,
     "/config/changes",
     "/admin",
     DELETED_TOPICS,
@@ -235,7 +238,7 @@ class StateZnode:
 
 
 class ConfigZnode:
-    """``/config/topics/T``, ``/config/brokers/N``: overrides, as strings by name."""
+    """``/config/topics/T``, ``/config/brokers/N``, ``/config/groups/G``: overrides, as strings by name."""
 
     VERSION = 1
 
@@ -249,6 +252,26 @@ class ConfigZnode:
         :param entity: a broker's id, or :data:`DEFAULT_ENTITY` for all brokers.
         """
         return f"{BROKER_CONFIGS}/{entity}"
+
+    @staticmethod
+    def group_path(group_id: str) -> str:
+        """
+        :param group_id: any text: what a path cannot hold is percent-encoded, as Kafka's ``Sanitizer`` does.
+        """
+        name = quote(group_id, safe="")
+        return f"{GROUP_CONFIGS}/{name.replace('.', '%2E') if name in ('.', '..') else name}"
+
+    @staticmethod
+    def group_of(name: str) -> str:
+        """
+        The group id that a child of ``/config/groups`` stands for.
+
+        :raise BadZnode: it stands for none.
+        """
+        group_id = unquote(name, errors="replace")
+        if ConfigZnode.group_path(group_id) != f"{GROUP_CONFIGS}/{name}":
+            raise BadZnode(f"{GROUP_CONFIGS}/{name} is not the encoded name of a group")
+        return group_id
 
     @classmethod
     def encode(cls, overrides: Mapping[str, str]) -> bytes:

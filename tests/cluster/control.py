@@ -141,6 +141,7 @@ class Node:
             lambda: TopicDefaults(2, 1),
             _check,
             lambda broker_id, overrides: _check(overrides),
+            _check,
         )
 
     async def start(self) -> None:

@@ -171,10 +171,12 @@ class CreationTests(TopicCase):
         self.assertEqual([one.leader for one in image.partitions], [0, -1])
         self.assertEqual(image.partitions[1].isr, (0,))
 
-    def test_alike_names_are_made(self) -> None:
-        """a.b beside a_b is allowed (a warning is logged)."""
+    def test_alike_names_are_refused(self) -> None:
+        """a_b beside a.b: metric names would not tell them apart."""
         self.create(NewTopic("a.b"))
-        self.assertIsInstance(self.create(NewTopic("a_b"))[0], CreatedTopic)
+        (refused,) = self.create(NewTopic("a_b"))
+        assert isinstance(refused, ApiError)
+        self.assertEqual(refused.code, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
 class DeletionTests(TopicCase):

@@ -239,7 +239,7 @@ class TopicOverridesTests(SynchronousTestCase):
         """The error names the key, the value and what is accepted."""
         for overrides, words in (
             ({"retention.ms": "-2"}, "retention.ms: '-2' is not valid; accepted: a whole number from -1"),
-            ({"cleanup.policy": ""}, "accepted: some of compact, delete"),
+            ({"cleanup.policy": "shred"}, "accepted: some of compact, delete"),
             ({"retention.mss": "1"}, "did you mean retention.ms"),
             ({"log.retention.ms": "1"}, "a topic's is retention.ms"),
             ({"segment.bytes": None}, "segment.bytes: a value is missing"),

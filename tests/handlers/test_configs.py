@@ -12,10 +12,11 @@ from logbus.wire.messages.configs import (
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
+    ListConfigResourcesRequest,
 )
-from tests.handlers.kit import HandlerCase
+from tests.handlers.kit import HandlerCase, MemoryBroker
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 
 
 def replacement(kind: int = TOPIC, name: str = "t", **configs: str | None) -> AlterConfigsResource:
@@ -61,7 +62,8 @@ class Configs(HandlerCase):
             ([("no.such", 0, "1")], ErrorCode.INVALID_CONFIG),
             ([("retention.ms", 0, "x")], ErrorCode.INVALID_CONFIG),
             ([("retention.ms", 2, "1")], ErrorCode.INVALID_CONFIG),
-            ([("cleanup.policy", 2, None)], ErrorCode.INVALID_CONFIG),
+            ([("cleanup.policy", 2, None)], ErrorCode.INVALID_REQUEST),
+            ([("retention.ms", 0, None)], ErrorCode.INVALID_REQUEST),
             ([("retention.ms", 9, "1")], ErrorCode.INVALID_REQUEST),
             ([("retention.ms", 0, "1"), ("retention.ms", 0, "2")], ErrorCode.INVALID_REQUEST),
         ):
@@ -104,9 +106,89 @@ class Configs(HandlerCase):
         """A running broker takes no setting that promises what it does not do."""
         for name in ("ssl.client.auth", "listener.name.kafka.ssl.client.auth"):
             self.assertEqual(
-                self.incremental((name, 0, "required"), kind=BROKER, name="0"), ErrorCode.INVALID_CONFIG, name
+                self.incremental((name, 0, "required"), kind=BROKER, name="0"), ErrorCode.INVALID_REQUEST, name
             )
         self.assertEqual(self.incremental(("log.retention.ms", 0, "7000"), kind=BROKER, name=""), 0)
+
+    def test_no_cleanup_policy(self) -> None:
+        """The last policy can be taken away: then nothing is deleted or compacted (KIP-1161)."""
+        log = self.server.broker.replicas.get("t", 0).log
+        self.assertEqual(self.incremental(("cleanup.policy", 3, "delete")), 0)
+        self.assertEqual((self.values(source=1), log.config.cleanup_policy), ({"cleanup.policy": ""}, frozenset()))
+        self.assertEqual(self.incremental(("cleanup.policy", 2, "compact")), 0)
+        self.assertEqual(log.config.cleanup_policy, {"compact"})
+
+    def test_missing_topic(self) -> None:
+        """What is wrong by itself is refused before anybody looks for the topic."""
+        for change, code in (
+            (("retention.ms", 0, "x"), ErrorCode.INVALID_CONFIG),
+            (("no.such", 0, "1"), ErrorCode.INVALID_CONFIG),
+            (("retention.ms", 0, None), ErrorCode.INVALID_REQUEST),
+            (("retention.ms", 0, "1"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ):
+            self.assertEqual(self.incremental(change, name="none"), code, change)
+        self.assertEqual(self.alter(replacement(name="none", retention_ms="x")), [ErrorCode.INVALID_CONFIG])
+        self.assertEqual(self.alter(replacement(retention_ms=None)), [ErrorCode.INVALID_REQUEST])
+        self.assertEqual(self.incremental(("retention.ms", 0, "1"), name="a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION)
+        self.assertEqual(self.incremental(("retention.ms", 0, "1"), name=""), ErrorCode.INVALID_REQUEST)
+
+    def test_broker_refusals(self) -> None:
+        """What brokers cannot take is an invalid request, whatever is wrong with it."""
+        for change in (("broker.id", 0, "5"), ("log.retention.ms", 0, "x"), ("log.retention.ms", 0, None)):
+            self.assertEqual(self.incremental(change, kind=BROKER, name="0"), ErrorCode.INVALID_REQUEST, change)
+
+    def test_timestamp_difference(self) -> None:
+        """A limit that would not be kept is refused; Kafka's former default asks for nothing."""
+        name = "message.timestamp.difference.max.ms"
+        self.assertEqual(self.incremental((name, 0, "1000")), ErrorCode.INVALID_CONFIG)
+        self.assertEqual(self.incremental((name, 0, str(2**63 - 1))), 0)
+
+    def test_groups(self) -> None:
+        """A group's own settings: stored, described, listed, and gone with the last one."""
+        session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+        defaults = {session: "45000", heartbeat: "5000"}
+        self.assertEqual(self.values(GROUP, "g/1"), defaults)
+        self.assertEqual(self.incremental((session, 0, "50000"), (heartbeat, 0, "6000"), kind=GROUP, name="g/1"), 0)
+        self.assertEqual(self.values(GROUP, "g/1", source=8), {session: "50000", heartbeat: "6000"})
+        listed = self.client.ask(ListConfigResourcesRequest(resource_types=[GROUP]), 1).config_resources
+        self.assertEqual([(each.resource_name, each.resource_type) for each in listed], [("g/1", GROUP)])
+        self.assertEqual(self.incremental((heartbeat, 1, None), kind=GROUP, name="g/1"), 0)
+        self.assertEqual(self.values(GROUP, "g/1"), {session: "50000", heartbeat: "5000"})
+        self.assertEqual(self.alter(replacement(GROUP, "g/1")), [0])
+        self.assertEqual(self.values(GROUP, "g/1"), defaults)
+        self.assertEqual(self.client.ask(ListConfigResourcesRequest(resource_types=[GROUP]), 1).config_resources, [])
+
+    def test_groups_refused(self) -> None:
+        """Values beyond the broker's bounds, unknown keys, no values, no name."""
+        session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+        for change, code in (
+            ((session, 0, "500"), ErrorCode.INVALID_CONFIG),
+            ((session, 0, "60001"), ErrorCode.INVALID_CONFIG),
+            ((heartbeat, 0, "x"), ErrorCode.INVALID_CONFIG),
+            (("share.session.timeout.ms", 0, "45000"), ErrorCode.INVALID_CONFIG),
+            (("group.consumer.session.timeout.ms", 0, "45000"), ErrorCode.INVALID_CONFIG),
+            ((session, 2, "1"), ErrorCode.INVALID_CONFIG),
+            ((session, 0, None), ErrorCode.INVALID_REQUEST),
+        ):
+            self.assertEqual(self.incremental(change, kind=GROUP, name="g"), code, change)
+        self.assertEqual(self.incremental((session, 0, "50000"), kind=GROUP, name=""), ErrorCode.INVALID_REQUEST)
+        self.assertEqual(self.values(GROUP, "g", source=8), {})
+
+    def test_groups_after_a_restart(self) -> None:
+        """They are read back, whatever the group is called."""
+        names = ["g", ".", "..", "a/b c", "é%"]
+        for name in names:
+            change = ("consumer.session.timeout.ms", 0, "50000")
+            self.assertEqual(self.incremental(change, kind=GROUP, name=name), 0, name)
+        self.server.stop()
+        self.server = MemoryBroker(self.config, disks=self.server.disks, ensemble=self.server.ensemble).start()
+        self.addCleanup(self.server.close)
+        self.assertEqual(sorted(self.server.broker.metadata.group_configs), sorted(names))
+
+    def test_success_has_an_empty_message(self) -> None:
+        """As Kafka's brokers say it, not null."""
+        (result,) = self.client.ask(DescribeConfigsRequest(resources=[question()]), 4).results
+        self.assertEqual((result.error_code, result.error_message), (0, ""))
 
     def test_named_twice(self) -> None:
         """A resource that is named twice is altered neither way, and described once."""

@@ -8,6 +8,11 @@ from attrs import define, field
 
 from logbus.errors import ErrorCode
 from logbus.wire.messages.api_versions import ApiVersionsRequest
+from logbus.wire.messages.configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from logbus.wire.messages.consumer_groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
@@ -124,6 +129,22 @@ class HeartbeatTests(ConsumerGroupCase):
         stale = commit(a.client, {("t", 0): 6}, generation=a.epoch - 1, member_id="a")
         self.assertEqual(stale, {("t", 0): ErrorCode.STALE_MEMBER_EPOCH})
         self.assertEqual(self.type_of(), ("consumer", "Stable"))
+
+    def test_settings_of_a_group(self) -> None:
+        """What is set for a group holds for its members from their next heartbeat on, and for no other group's."""
+        a, other = self.consumer("a"), self.consumer("b", group_id="other")
+        self.assertEqual((a.beat().heartbeat_interval_ms, other.beat().heartbeat_interval_ms), (5000, 5000))
+        given = {"consumer.heartbeat.interval.ms": "9000", "consumer.session.timeout.ms": "60000"}
+        changes = [IncrementalAlterableConfig(name=k, config_operation=0, value=v) for k, v in given.items()]
+        resource = IncrementalAlterConfigsResource(resource_type=32, resource_name="g", configs=changes)
+        self.client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        self.assertEqual((a.beat().heartbeat_interval_ms, other.beat().heartbeat_interval_ms), (9000, 5000))
+        self.client.turn(50)
+        # The other group's member was silent for more than 45 s.
+        self.assertEqual(a.beat().error_code, 0)
+        self.assertEqual(other.send().error_code, ErrorCode.UNKNOWN_MEMBER_ID)
+        self.client.turn(61)
+        self.assertEqual(a.send().error_code, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def test_refusals(self) -> None:
         """Wrong requests are answered with an error and a sentence."""

@@ -12,7 +12,7 @@ from logbus.model import TopicPartition
 from logbus.records.batch import iter_batches
 from logbus.storage.log import Log
 from logbus.testing.simulation.disk import broken, no_space
-from logbus.wire.messages.groups import FindCoordinatorRequest
+from logbus.wire.messages.groups import DeleteGroupsRequest, FindCoordinatorRequest
 from logbus.wire.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -312,7 +312,16 @@ class GoingTests(GroupCase):
         self.restart()
         self.assertEqual(fetch_committed(self.client), {T1: 6})
         self.assertEqual(self.delete(T1), [0])
-        self.assertEqual(self.listed(), [], "nothing is left of it")
+        self.assertEqual([group.group_id for group in self.listed()], ["g"], "tools delete the group right afterwards")
+        (deleted,) = self.client.ask(DeleteGroupsRequest(groups_names=["g"]), 2).results
+        self.assertEqual(deleted.error_code, 0)
+        self.assertEqual(self.listed(), [])
+
+    def test_deleting_all(self) -> None:
+        """A group without any offset left goes with the next look for what is too old."""
+        commit(self.client, {T0: 5})
+        self.assertEqual(self.delete(T0), [0])
+        self.assertEqual(self.listed_later(601), [])
 
     def test_deleting_from_nobody(self) -> None:
         """A group that is not there, and one without a name."""

@@ -54,6 +54,23 @@ class Topics(HandlerCase):
             self.assertTrue(answer.error_message, given)
         self.assertNotIn("new", self.server.broker.topics())
 
+    def test_names_that_collide(self) -> None:
+        """Names that differ only in '.' and '_' are refused: metric names do not tell them apart."""
+        self.server.create("p.col_1")
+        for names, codes in (
+            (["p_col.1"], [ErrorCode.INVALID_TOPIC_EXCEPTION]),
+            (["p.col_1"], [ErrorCode.TOPIC_ALREADY_EXISTS]),
+            (["p-col_1"], [0]),
+            (["q.a", "q_a"], [0, ErrorCode.INVALID_TOPIC_EXCEPTION]),
+        ):
+            topics = [
+                CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+                for name in names
+            ]
+            answer = self.client.ask(CreateTopicsRequest(topics=topics), 5)
+            self.assertEqual([topic.error_code for topic in answer.topics], codes, names)
+            self.assertTrue(all(bool(topic.error_message) == bool(topic.error_code) for topic in answer.topics))
+
     def test_assigned(self) -> None:
         """With an assignment the replicas are where it says."""
         answer = self.create(**assigned([0], [0], [0]))

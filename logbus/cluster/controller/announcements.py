@@ -27,7 +27,7 @@ class Batch:
 
     :ivar brokers: whether the set of live brokers changed.
     :ivar partitions: whose state changed; ``created``: those among them that did not exist before.
-    :ivar configs: topics whose overrides changed; ``broker_configs``: entities whose did.
+    :ivar configs: topics whose overrides changed; ``broker_configs``: entities whose did; ``group_configs``: groups.
     """
 
     brokers: bool = False
@@ -36,6 +36,7 @@ class Batch:
     deleted: tuple[DeletedTopic, ...] = ()
     configs: frozenset[str] = frozenset()
     broker_configs: frozenset[str] = frozenset()
+    group_configs: frozenset[str] = frozenset()
 
 
 def changes(
@@ -55,6 +56,7 @@ def changes(
             deleted=batch.deleted,
             configs=configs,
             broker_configs={entity: state.broker_configs.get(entity, {}) for entity in sorted(batch.broker_configs)},
+            group_configs={group: state.group_configs.get(group, {}) for group in sorted(batch.group_configs)},
         )
         for broker in state.brokers.values()
     }
@@ -73,6 +75,7 @@ def everything(
             brokers=dict(state.brokers),
             partitions=partitions,
             broker_configs=dict(state.broker_configs),
+            group_configs=dict(state.group_configs),
             full=True,
             unreadable=frozenset(state.unreadable),
         )

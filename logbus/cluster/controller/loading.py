@@ -23,6 +23,7 @@ from logbus.metastore.znodes import (
     BROKER_IDS,
     DELETED_TOPICS,
     FEATURES,
+    GROUP_CONFIGS,
     LIVES,
     TOPICS,
     BrokerIdZnode,
@@ -62,6 +63,7 @@ async def load_state(store: IMetadataStore) -> ControllerState:
                 state.unreadable[name] = str(error)
     await _load_partitions(store, state)
     await _load_broker_configs(store, state)
+    await _load_group_configs(store, state)
     await _load_lives(store, state)
     return state
 
@@ -136,6 +138,17 @@ async def _load_broker_configs(store: IMetadataStore, state: ControllerState) ->
             _log.error("the settings of {entity} are left alone: {error}", entity=entity, error=error)
             assert found is not None
             state.broker_config_versions[entity] = found[1].version
+
+
+async def _load_group_configs(store: IMetadataStore, state: ControllerState) -> None:
+    names = await store.children(GROUP_CONFIGS)
+    paths = [f"{GROUP_CONFIGS}/{name}" for name in names]
+    for name, path, found in zip(names, paths, await _get_all(store, paths), strict=True):
+        try:
+            group_id = ConfigZnode.group_of(name)
+            state.group_configs[group_id], state.group_config_versions[group_id] = _config(path, found)
+        except BadZnode as error:
+            _log.error("the settings of a group are left alone: {error}", error=error)
 
 
 async def _load_lives(store: IMetadataStore, state: ControllerState) -> None:

@@ -126,6 +126,7 @@ class ControllerState:
     :ivar feature_level: what all brokers of the cluster can do; ``feature_version``: of the node that keeps it.
     :ivar unreadable: topics whose nodes cannot be read, with the reason: they are left alone.
     :ivar broker_configs: overrides by entity (broker id or ``<default>``); ``broker_config_versions``: of their nodes.
+    :ivar group_configs: overrides of consumer groups, by group id; ``group_config_versions``: of their nodes.
     """
 
     brokers: dict[int, BrokerImage] = field(factory=dict)
@@ -139,6 +140,8 @@ class ControllerState:
     unreadable: dict[str, str] = field(factory=dict)
     broker_configs: dict[str, Mapping[str, str]] = field(factory=dict)
     broker_config_versions: dict[str, int] = field(factory=dict)
+    group_configs: dict[str, Mapping[str, str]] = field(factory=dict)
+    group_config_versions: dict[str, int] = field(factory=dict)
 
     def partition(self, name: TopicPartition) -> PartitionRecord:
         """The record (it must exist)."""

@@ -100,6 +100,20 @@ async def configure_broker(tenure: Tenure, entity: str, overrides: Mapping[str, 
     return tenure.announcer.announce(Batch(broker_configs=frozenset([entity])))
 
 
+async def configure_group(tenure: Tenure, group_id: str, overrides: Mapping[str, str]) -> Delivery:
+    """Replace the overrides of a consumer group; without any, nothing is kept of it."""
+    state = tenure.state
+    path, version = ConfigZnode.group_path(group_id), state.group_config_versions.get(group_id, ABSENT)
+    if overrides:
+        await tenure.fence.write([(_put_config(path, overrides, version),)])
+        state.group_configs[group_id] = dict(overrides)
+        state.group_config_versions[group_id] = version + 1
+    elif version != ABSENT:
+        await tenure.fence.write([(Delete(path, version),)])
+        del state.group_configs[group_id], state.group_config_versions[group_id]
+    return tenure.announcer.announce(Batch(group_configs=frozenset([group_id])))
+
+
 async def begin_deletion(tenure: Tenure, names: Sequence[str]) -> Delivery:
     """Mark topics, so that their deletion survives us, and have the brokers give up their logs."""
     await tenure.fence.write((Create(DeletedTopicZnode.path(name)),) for name in names)

@@ -11,9 +11,8 @@ LOG_CLEANUP_POLICY = texts(
     "log.cleanup.policy",
     ("delete",),
     "What happens to old segments: ``delete`` removes them by retention, ``compact`` keeps the last record of each "
-    "key; both together are allowed.",
+    "key; both together are allowed. An empty list keeps everything for ever.",
     choices=("compact", "delete"),
-    empty=False,
     topic="cleanup.policy",
     dynamic=CLUSTER,
 )

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from logbus.config.kinds import LONG_MAX
+
 _THREADS = "logbus serves everything from one reactor and sizes its worker threads itself"
 _JVM = "it names a Java class"
 _KRAFT = "metadata lives in ZooKeeper or in the embedded store, not in a Raft quorum"
@@ -110,7 +112,9 @@ FOREIGN_TOPIC_KEYS: Mapping[str, str] = {
     "local.retention.ms": _TIERED,
     "message.downconversion.enable": _FORMAT,
     "message.format.version": _FORMAT,
-    "message.timestamp.difference.max.ms": "message.timestamp.before.max.ms and message.timestamp.after.max.ms say it",
+    "message.timestamp.difference.max.ms": (
+        "message.timestamp.before.max.ms and message.timestamp.after.max.ms have taken its place"
+    ),
     "remote.log.copy.disable": _TIERED,
     "remote.log.delete.on.disable": _TIERED,
     "remote.storage.enable": _TIERED,
@@ -118,6 +122,7 @@ FOREIGN_TOPIC_KEYS: Mapping[str, str] = {
 """Topic keys of that sort."""
 
 ONLY_VALUES: Mapping[str, frozenset[str]] = {
+    "message.timestamp.difference.max.ms": frozenset({str(LONG_MAX)}),
     "remote.log.storage.system.enable": frozenset({"false"}),
     "remote.storage.enable": frozenset({"false"}),
     "zookeeper.metadata.migration.enable": frozenset({"false"}),

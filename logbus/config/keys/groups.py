@@ -39,6 +39,7 @@ GROUP_CONSUMER_SESSION_TIMEOUT_MS = int32(
     45_000,
     "Session timeout of members of the ``consumer`` protocol, in milliseconds.",
     at_least=1,
+    group="consumer.session.timeout.ms",
 )
 GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS = int32(
     "group.consumer.min.session.timeout.ms", 45_000, "Shortest such session timeout of any group.", at_least=1
@@ -51,6 +52,7 @@ GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS = int32(
     5000,
     "Heartbeat interval given to members of the ``consumer`` protocol, in milliseconds.",
     at_least=1,
+    group="consumer.heartbeat.interval.ms",
 )
 GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS = int32(
     "group.consumer.min.heartbeat.interval.ms", 5000, "Shortest such heartbeat interval of any group.", at_least=1

@@ -8,7 +8,7 @@ on every connection between brokers; the others therefore do not say it again.
 
 from __future__ import annotations
 
-from logbus.wire.schema import Bool, Bytes, Int16, Int32, Int64, String, Uuid, field, message, struct
+from logbus.wire.schema import Bool, Bytes, Int16, Int32, Int64, String, Uuid, field, message, struct, tagged
 
 
 @message(1000, versions="0", flexible="0+")
@@ -111,7 +111,7 @@ class Setting:
 
 @struct
 class AnnouncedSettings:
-    """The overrides of a topic, or of a broker."""
+    """The overrides of a topic, a broker or a consumer group."""
 
     entity: String
     settings: list[Setting]
@@ -163,6 +163,7 @@ class AnnouncementBody:
     configs: list[AnnouncedSettings]
     broker_configs: list[AnnouncedSettings]
     unreadable: list[String]
+    group_configs: list[AnnouncedSettings] = tagged(0, "0+", factory=list)
 
 
 @struct
