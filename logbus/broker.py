@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -67,6 +67,7 @@ from logbus.cluster.topicplans import TopicDefaults
 from logbus.cluster.topics import TopicAdmin
 from logbus.config import ConfigView, TopicConfig, keys
 from logbus.config.group import check_group_overrides
+from logbus.config.listeners import HTTP, ListenerAddress
 from logbus.config.table import TOPIC_KEYS
 from logbus.config.unenforced import refuse_unenforced_settings
 from logbus.config.view import usable_broker_overrides, usable_topic_overrides
@@ -437,8 +438,18 @@ class Broker(OrderedService):
                 unsynced_lost=self.logs.unsynced_lost,
                 logs_lost=self.logs.logs_lost,
             )
+            self._show_listeners(clients.values())
 
         return self._listening.bind().addCallback(bound)
+
+    def _show_listeners(self, advertised: Iterable[Endpoint]) -> None:
+        """Have DescribeConfigs show the listeners as they are bound."""
+        shown = {
+            keys.LISTENERS: self._listening.addresses("kafka"),
+            keys.ADVERTISED_LISTENERS: [ListenerAddress(at.listener, at.host, at.port) for at in advertised],
+            keys.ADMIN_LISTENERS: [at._replace(name=HTTP) for at in self._listening.addresses("admin")],
+        }
+        self.config.in_use.update({key: ",".join(map(str, found)) for key, found in shown.items()})
 
     def _start_controller(self) -> Deferred[None]:
         async def started() -> None:

@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attrs import define, field
+from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory
 from twisted.logger import Logger
 
+from logbus.config.listeners import ListenerAddress
 from logbus.errors import ConfigError
 from logbus.ilogbus import IBroker, IProtocolPlugin, Listener
 from logbus.model import Endpoint
@@ -78,6 +80,15 @@ class Listening:
             await self.close()
             raise
         return {bound.listener.name: self._endpoint(bound) for bound in self._bound}
+
+    def addresses(self, protocol: str) -> list[ListenerAddress]:
+        """Where this process listens for a protocol; listeners without a port, such as UNIX sockets, are left out."""
+        found = []
+        for bound in self._bound:
+            address = bound.port.getHost()
+            if bound.listener.protocol == protocol and isinstance(address, IPv4Address | IPv6Address):
+                found.append(ListenerAddress(bound.listener.name, address.host, address.port))
+        return found
 
     def open(self, only: str | None = None) -> None:
         """

@@ -57,7 +57,7 @@ def describe_broker(view: ConfigView, names: Collection[str] | None = None) -> l
     :param names: those asked for, or None for all; unknown ones are left out, as in Kafka.
     """
     entries = [
-        _entry(key.name, key, key.text(view.get(key)), _synonyms(view, key), read_only=key.read_only)
+        _entry(name, key, view.in_use.get(key, key.text(view.get(key))), _synonyms(view, key), read_only=key.read_only)
         for name, key in BROKER_KEYS.items()
         if names is None or name in names
     ]
@@ -132,6 +132,9 @@ def _entry(name: str, key: Key[Any], value: str | None, synonyms: list[Synonym],
 
 def _synonyms(view: ConfigView, key: Key[Any]) -> list[Synonym]:
     said = [Synonym(setting.name, setting.text, setting.source) for setting in view.settings(key)]
+    if key in view.in_use:
+        # Options of the command line count as the static configuration, which they belong to.
+        said.insert(0, Synonym(key.name, view.in_use[key], Source.STATIC))
     default = key.text(key.default)
     return said if default is None else [*said, Synonym(key.name, default, Source.DEFAULT)]
 

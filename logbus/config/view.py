@@ -65,6 +65,8 @@ class ConfigView:
     Make it with :meth:`load`.
 
     :ivar warnings: sentences about the static configuration, for the log.
+    :ivar in_use: texts of read-only keys as the broker really uses them, where command line options or the system chose
+        them, such as the ports that were bound. They are shown; :meth:`get` does not know them.
     """
 
     _layers: dict[Source, Mapping[str, str]]
@@ -73,6 +75,7 @@ class ConfigView:
     _subscribers: list[tuple[frozenset[Key[Any]], Callable[[ConfigView], object]]] = field(factory=list, init=False)
     warnings: tuple[str, ...] = field(default=(), init=False)
     _origins: Mapping[str, str] = field(factory=dict, init=False)
+    in_use: dict[Key[Any], str] = field(factory=dict, init=False)
 
     @classmethod
     def load(
