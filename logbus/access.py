@@ -13,11 +13,11 @@ from twisted.internet.interfaces import IReactorTime
 from logbus.cluster.anywhere import TopicsAnywhere
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.replicas import Replicas
-from logbus.cluster.topicplans import NewTopic
+from logbus.cluster.topicplans import NewTopic, internal
 from logbus.config import ConfigView, keys
 from logbus.errors import ApiError, ErrorCode
 from logbus.ilogbus import Fetched, Leadership
-from logbus.model import TopicPartition
+from logbus.model import INTERNAL_TOPICS, TopicPartition
 from logbus.records.batch import encode_batch, iter_batches
 from logbus.records.committed import committed_records
 from logbus.records.record import Record
@@ -42,6 +42,8 @@ class DataAccess:
         self, topic: str, records: Sequence[tuple[bytes | None, bytes | None]], partition: int | None, acks: int
     ) -> tuple[int, int]:
         """See :meth:`.IBroker.append`."""
+        if topic in INTERNAL_TOPICS:
+            raise internal(topic, "is written to by brokers only")
         if self._metadata.topic(topic) is None and self._config.get(keys.AUTO_CREATE_TOPICS_ENABLE):
             await self._create_if_missing(topic)
         if partition is None:

@@ -87,7 +87,7 @@ from logbus.listening import Listening
 from logbus.metastore.imetastore import IMetadataStore, SessionState
 from logbus.metastore.znodes import DEFAULT_ENTITY, Registration
 from logbus.metrics import ReactorTicks, Registry
-from logbus.model import Endpoint, TopicPartition
+from logbus.model import INTERNAL_TOPICS, Endpoint, TopicPartition
 from logbus.net.budget import RequestBudget
 from logbus.net.channel import Channel
 from logbus.net.limits import Complaints, ConnectionLedger
@@ -96,7 +96,7 @@ from logbus.net.protocol import KafkaServerFactory
 from logbus.net.time_slices import SliceScheduler
 from logbus.protocols import protocol_plugins
 from logbus.records.record import Record
-from logbus.routes import INTERNAL_TOPICS, routes
+from logbus.routes import routes
 from logbus.services import OrderedService
 from logbus.settings import (
     cleaner_settings,

@@ -14,6 +14,9 @@ from attrs import frozen
 
 LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+"""Topics that brokers keep their state in, and only they write to."""
+
 NO_OFFSET = -1
 NO_EPOCH = -1
 NO_TIMESTAMP = -1

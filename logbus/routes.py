@@ -10,7 +10,6 @@ from logbus.cluster.forwarding import FORWARDED
 from logbus.config import keys
 from logbus.coordination.commits import Commits
 from logbus.coordination.consumers import CONSUMER, Consumers
-from logbus.coordination.groups import OFFSETS_TOPIC
 from logbus.coordination.transactional import TransactionalCommits
 from logbus.coordination.transactions.hanging import HangingTransactions
 from logbus.coordination.transactions.lookup import TransactionLookup
@@ -47,14 +46,12 @@ from logbus.handlers.transaction_admin import TransactionAdminHandlers
 from logbus.handlers.transaction_offsets import TransactionOffsetHandlers
 from logbus.handlers.transactions import TransactionHandlers
 from logbus.handlers.versions import VersionHandlers
+from logbus.model import INTERNAL_TOPICS
 from logbus.wire.releases import CONSUMER_GROUP_APIS, advertised_table
 from logbus.wire.versions import VersionRange
 
 if TYPE_CHECKING:
     from logbus.broker import Broker
-
-#: Topics that only brokers write to.
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state"})
 
 
 def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers, FetchHandlers]:

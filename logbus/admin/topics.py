@@ -204,6 +204,11 @@ class TopicViews:
 
     async def _delete(self, name: str) -> None:
         topic = existing_topic(self.metadata, name)
+        if name in self.internal:
+            raise ApiError(
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                f"{name} is an internal topic, which is not deleted: it has the state of groups or transactions.",
+            )
         if not self.delete_enabled():
             raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "Topics cannot be deleted: delete.topic.enable is false.")
         (result,) = await self.topics.delete_topics([topic.topic_id], timeout_ms=CHANGE_TIMEOUT_MS)

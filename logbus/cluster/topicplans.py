@@ -14,10 +14,12 @@ from logbus.cluster.announcement import NO_OVERRIDES
 from logbus.cluster.controller.assignment import Replicas, check_assignment, place
 from logbus.cluster.controller.state import ControllerState, PartitionRecord, TopicRecord
 from logbus.errors import ApiError, ConfigError, ErrorCode
-from logbus.model import new_topic_id, topic_name_problem
+from logbus.model import INTERNAL_TOPICS, new_topic_id, topic_name_problem
 
 DEFAULT = -1
 """In place of a number of partitions or a replication factor: the broker's default."""
+
+CLEANUP_POLICY, COMPACT = "cleanup.policy", "compact"
 
 MAX_NEW_PARTITIONS = 10_000
 """Of one request, over all its topics; as Kafka's controller has it."""
@@ -91,7 +93,10 @@ def plan_topic(
         fate = "is being deleted" if known.deleting else "exists already"
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name!r} {fate}")
     replicas = _replicas(state, topic, defaults, random, room)
-    overrides = checked(check, topic.configs)
+    configs = topic.configs
+    if topic.name in INTERNAL_TOPICS:
+        configs = {CLEANUP_POLICY: COMPACT, **configs}
+    overrides = compacted_if_internal(topic.name, checked(check, configs))
     topic_id = new_topic_id(random.randbytes(16))
     return TopicRecord(topic.name, topic_id, [PartitionRecord(one) for one in replicas], overrides)
 
@@ -120,9 +125,11 @@ def plan_partitions(
     The topic, and the replicas of its new partitions.
 
     :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
-        INVALID_REPLICATION_FACTOR when too few brokers live.
+        INVALID_REPLICATION_FACTOR when too few brokers live; INVALID_TOPIC_EXCEPTION: an internal topic.
     """
     topic = existing(state, request.name)
+    if topic.name in INTERNAL_TOPICS:
+        raise internal(topic.name, "is given no more partitions: each group or transaction would move to another one")
     count = len(topic.partitions)
     more = request.total_count - count
     if more <= 0:
@@ -171,6 +178,29 @@ def edited(
     except ConfigError as error:
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
     return checked(check, wanted, refused)
+
+
+def compacted_if_internal(topic: str, overrides: dict[str, str]) -> dict[str, str]:
+    """
+    The valid overrides of a topic.
+
+    :raise ApiError: INVALID_CONFIG: an internal topic would not be compacted, or not only compacted.
+    """
+    if topic in INTERNAL_TOPICS and overrides.get(CLEANUP_POLICY, "").strip() != COMPACT:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"{CLEANUP_POLICY} of the internal topic {topic} must be {COMPACT}, or the brokers' state would be deleted",
+        )
+    return overrides
+
+
+def internal(topic: str, why: str) -> ApiError:
+    """
+    The error for what would harm a topic that brokers keep their state in.
+
+    :param why: what is refused, as the predicate of a sentence about the topic.
+    """
+    return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the internal topic {topic} {why}")
 
 
 def existing(state: ControllerState, name: str) -> TopicRecord:

@@ -35,15 +35,17 @@ from logbus.cluster.topicplans import (
     NewTopic,
     Overrides,
     TopicDefaults,
+    compacted_if_internal,
     edited,
     existing,
+    internal,
     plan_partitions,
     plan_topic,
     unknown,
 )
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.znodes import DEFAULT_ENTITY
-from logbus.model import TopicPartition
+from logbus.model import INTERNAL_TOPICS, TopicPartition
 
 __all__ = [
     "ConfigEdit",
@@ -149,7 +151,8 @@ class TopicAdmin:
         Delete topics, by name or id; fires when their names are free again.
 
         :param timeout_ms: 0 or less: :data:`WAIT_MS`.
-        :return: for each its name and id, or why not: REQUEST_TIMED_OUT says that it soon will be gone.
+        :return: for each its name and id, or why not: REQUEST_TIMED_OUT says that it soon will be gone,
+            INVALID_TOPIC_EXCEPTION that it is an internal one.
         :raise ApiError: NOT_CONTROLLER.
         """
 
@@ -161,6 +164,8 @@ class TopicAdmin:
                 topic = by_id.get(one) if isinstance(one, UUID) else tenure.state.topics.get(one)
                 if topic is None or topic.deleting:
                     outcomes.append(unknown(one))
+                elif topic.name in INTERNAL_TOPICS:
+                    outcomes.append(internal(topic.name, "is not deleted: it has the state of groups or transactions"))
                 elif topic.name in seen:
                     outcomes.append(ApiError(ErrorCode.INVALID_REQUEST, f"the request names {topic.name!r} twice"))
                 else:
@@ -233,7 +238,8 @@ class TopicAdmin:
             wanted: dict[str, Mapping[str, str]] = {}
             for name, edit in edits.items():
                 try:
-                    wanted[name] = edited(existing(tenure.state, name).overrides, edit, self.check_topic)
+                    overrides = edited(existing(tenure.state, name).overrides, edit, self.check_topic)
+                    wanted[name] = compacted_if_internal(name, overrides)
                     outcomes[name] = None
                 except ApiError as error:
                     outcomes[name] = error

@@ -12,9 +12,10 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
 from logbus.cluster.replicas import Replica, Replicas
+from logbus.cluster.topicplans import internal
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.handlers.routing import Answer, serves, task
-from logbus.model import NO_EPOCH, TimestampOffset
+from logbus.model import INTERNAL_TOPICS, NO_EPOCH, TimestampOffset
 from logbus.net.context import RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages.records import (
@@ -171,6 +172,8 @@ class OffsetHandlers:
                     partition_index=asked.partition_index, low_watermark=-1, error_code=0
                 )
                 try:
+                    if topic.name in INTERNAL_TOPICS:
+                        raise internal(topic.name, "loses no records on request")
                     replica = self._replicas.leader(topic.name, asked.partition_index)
                     await self._replicas.delete_records(topic.name, asked.partition_index, asked.offset)
                     deleted = replica.deleted()

@@ -196,6 +196,13 @@ class ViewTests(SynchronousTestCase):
         self.assertEqual(told["error"], "TOPIC_DELETION_DISABLED")
         self.assertEqual(self.world.topics.deleted, [])
 
+    def test_delete_internal(self) -> None:
+        """Topics that brokers keep their state in are not deleted."""
+        add_topic(self.world.metadata, "__consumer_offsets", UUID(int=8))
+        told = self.ask("DELETE", "/api/v1/topics/__consumer_offsets", status=403)
+        self.assertEqual(told["error"], "TOPIC_AUTHORIZATION_FAILED")
+        self.assertEqual(self.world.topics.deleted, [])
+
     def test_client_leaves_a_deletion(self) -> None:
         """A deletion whose client goes away runs to its end, and nothing of it is left behind."""
         self.world.topics.waiting = Deferred()

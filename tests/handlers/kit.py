@@ -22,6 +22,7 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.broker import Broker
+from logbus.cluster.controller import topicwork
 from logbus.cluster.peers import ConnectTo
 from logbus.config import ConfigView
 from logbus.ilogbus import Listener
@@ -210,6 +211,15 @@ class MemoryBroker:
         """Create a topic; in names of settings ``_`` stands for a dot."""
         overrides = {key.replace("_", "."): value for key, value in configs.items()}
         self.now(self.broker.create_topic(name, partitions, overrides))
+
+    def delete_internal(self, name: str) -> None:
+        """Delete an internal topic, as only somebody at the metadata store could."""
+
+        async def delete() -> None:
+            begun = await self.broker.controller.submit(lambda tenure: topicwork.begin_deletion(tenure, [name]))
+            await self.broker.controller.end_deletion([name], begun)
+
+        self.now(Deferred.fromCoroutine(delete()))
 
     def topic_id(self, name: str = "t") -> bytes:
         topic = self.broker.metadata.topic(name)

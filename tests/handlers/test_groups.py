@@ -337,7 +337,7 @@ class ElsewhereTests(GroupCase):
 
     def test_not_here(self) -> None:
         """As long as there is no topic for groups, nobody coordinates them."""
-        self.server.now(self.server.broker.topic_admin.delete_topics(["__consumer_offsets"]))
+        self.server.delete_internal("__consumer_offsets")
         member = self.member(member_id="m")
         member.send_join()
         self.assertEqual(member.joined().error_code, ErrorCode.NOT_COORDINATOR)
@@ -353,7 +353,7 @@ class ElsewhereTests(GroupCase):
         self.group_of(first)
         second.get_id()
         second.send_join()
-        self.server.now(self.server.broker.topic_admin.delete_topics(["__consumer_offsets"]))
+        self.server.delete_internal("__consumer_offsets")
         self.assertEqual(second.joined().error_code, ErrorCode.NOT_COORDINATOR)
         self.assertEqual(self.find().error_code, 0)
         self.assertEqual(first.heartbeat(), ErrorCode.UNKNOWN_MEMBER_ID)
