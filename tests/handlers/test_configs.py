@@ -188,14 +188,14 @@ class Configs(HandlerCase):
 
     def test_listeners_as_bound(self) -> None:
         """What options chose is shown, not the default that they replaced; what is not set elsewhere stays."""
-        server = MemoryBroker(listeners=[Listener("edge", "kafka", "tcp:9123:interface=127.0.0.7", ("edge.test", 0))])
+        server = MemoryBroker(listeners=[Listener("edge", "kafka", "tcp:9123:interface=0.0.0.0", ("edge.test", 0))])
         server.start()
         self.addCleanup(server.close)
         names = ["listeners", "advertised.listeners", "admin.listeners"]
         request = DescribeConfigsRequest(resources=[question(BROKER, "0", names)], include_synonyms=True)
         configs = server.connect(listener="edge").ask(request, 4).results[0].configs
         shown = {each.name: (each.value, each.config_source) for each in configs}
-        bound, advertised = ("edge://127.0.0.7:9123", 4), ("edge://edge.test:9123", 4)
+        bound, advertised = ("edge://0.0.0.0:9123", 4), ("edge://edge.test:9123", 4)
         self.assertEqual(shown, {"listeners": bound, "advertised.listeners": advertised, "admin.listeners": ("", 4)})
         synonyms = next(each.synonyms for each in configs if each.name == "listeners")
         self.assertEqual([(s.value, s.source) for s in synonyms], [(bound[0], 4), ("PLAINTEXT://127.0.0.1:9092", 5)])
