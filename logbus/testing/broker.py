@@ -13,23 +13,29 @@ kill it.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
+from logbus.errors import LogbusError
 from logbus.testing.ports import HeldPorts
 from logbus.testing.process import BrokerFailed, BrokerProcess
+from logbus.testing.settings import Setting, as_texts
 
 __all__ = ["TEST_CONFIG", "Broker", "BrokerFailed", "close_reactor", "local_listener", "private_reactor"]
 
 if TYPE_CHECKING:
     from twisted.internet.posixbase import PosixReactorBase
+
+    from logbus.broker import Broker as BrokerService
 
 #: What a broker for tests has different from one for use; the test's own settings win over it.
 TEST_CONFIG: Mapping[str, str] = {
@@ -40,20 +46,27 @@ TEST_CONFIG: Mapping[str, str] = {
 }
 
 
+#: Seconds that a broker which did not stop in time is given to end nevertheless, so that nothing of it is left.
+GRACE = 60.0
+
+
 class _Runner(Protocol):
     """A running broker."""
 
     def wait_ready(self, timeout: float) -> Mapping[str, str]: ...
     def stop(self, timeout: float) -> None: ...
     def kill(self) -> None: ...
+    def abandon(self) -> None: ...
 
 
 class Broker:
     """
     A broker on free ports of 127.0.0.1, with a data directory of its own.
 
-    :param config: settings by Kafka's names, such as ``{"num.partitions": "3"}``.
-    :param data_dir: where the data goes and stays; None: a temporary directory that is removed at the end.
+    :param config: settings by Kafka's names, such as ``{"num.partitions": 3}``; a value is a text, a number, a bool, or
+        a list of them.
+    :param data_dir: where the data goes and stays; None: a temporary directory that is removed when the broker is
+        closed, and at the latest when the process ends.
     :param in_process: False runs ``twistd -n logbus`` as a subprocess, which :meth:`kill` can kill.
     :param timeout: seconds to wait for a start or a stop.
 
@@ -64,13 +77,13 @@ class Broker:
 
     def __init__(
         self,
-        config: Mapping[str, str] | None = None,
+        config: Mapping[str, Setting] | None = None,
         *,
         data_dir: str | Path | None = None,
         in_process: bool = True,
         timeout: float = 30.0,
     ) -> None:
-        self.config = {**TEST_CONFIG, **(config or {})}
+        self.config: dict[str, Setting] = {**TEST_CONFIG, **as_texts(config or {})}
         self.in_process = in_process
         self.timeout = timeout
         self._temporary = data_dir is None
@@ -79,6 +92,7 @@ class Broker:
         self._held = HeldPorts()
         self._ports: dict[str, int] = {}
         self._runner: _Runner | None = None
+        atexit.register(self._at_exit)
 
     @property
     def bootstrap(self) -> str:
@@ -146,6 +160,8 @@ class Broker:
             self._addresses = dict(self._runner.wait_ready(self.timeout))
         except BrokerFailed:
             self._runner = None
+            if not self.started:
+                self._remove_data()
             raise
 
     def stop(self) -> None:
@@ -182,13 +198,33 @@ class Broker:
         return self.start()
 
     def close(self) -> None:
-        """Stop, and remove a temporary data directory."""
+        """
+        Stop, and remove a temporary data directory.
+
+        :raise BrokerFailed: it did not stop in time; nothing of it is left nevertheless.
+        """
         try:
             self.stop()
         finally:
+            atexit.unregister(self._at_exit)
             self._held.close()
-            if self._temporary:
-                shutil.rmtree(self.data_dir, ignore_errors=True)
+            self._remove_data()
+
+    def _remove_data(self) -> None:
+        if self._temporary and self.data_dir.exists():
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def _at_exit(self) -> None:
+        """Nobody closed it: end it without ceremony, and leave nothing temporary."""
+        runner, self._runner = self._runner, None
+        if runner is not None and self._temporary:
+            runner.abandon()
+        elif runner is not None:
+            with contextlib.suppress(BrokerFailed):
+                runner.stop(self.timeout)
+        for _ in range(3):
+            # What was under way in a thread may make a file while the others are removed.
+            self._remove_data()
 
     @property
     def _process(self) -> BrokerProcess:
@@ -198,9 +234,10 @@ class Broker:
 
     def _run(self) -> _Runner:
         ports = {name: self._port(name) for name in ("kafka", "admin")}
+        config = as_texts(self.config)
         if self.in_process:
-            return _InProcess(self.config, self.data_dir, ports)
-        return BrokerProcess(self.config, self.data_dir, [local_listener(name, port) for name, port in ports.items()])
+            return _InProcess(config, self.data_dir, ports)
+        return BrokerProcess(config, self.data_dir, [local_listener(name, port) for name, port in ports.items()])
 
     def _port(self, name: str) -> int:
         """The port of a listener: the same at every start until the broker is closed."""
@@ -226,12 +263,20 @@ class Broker:
 
 
 class _InProcess:
-    """A broker on a private reactor, in a thread of its own."""
+    """
+    A broker on a private reactor, in a thread of its own.
+
+    The thread ends when the broker has stopped, or could not start.
+    """
 
     def __init__(self, config: Mapping[str, str], data_dir: Path, ports: Mapping[str, int]) -> None:
         self._started: Future[Mapping[str, str]] = Future()
-        self._stopped: Future[None] = Future()
+        self._service: BrokerService | None = None
+        self._stop_failure: BaseException | None = None
+        self._stopping = self._abandoned = False
         self._reactor = private_reactor()
+        self._open = True
+        self._closing = threading.Lock()
         self._thread = threading.Thread(
             target=self._run, args=(config, data_dir, ports), name="logbus-test-broker", daemon=True
         )
@@ -241,62 +286,94 @@ class _InProcess:
         try:
             return self._started.result(timeout)
         except FutureTimeout:
-            self.stop(timeout)
+            with contextlib.suppress(BrokerFailed):
+                self.stop(GRACE)
             raise BrokerFailed(f"the broker was not ready after {timeout:g} s") from None
+        except LogbusError as e:
+            self._thread.join(GRACE)
+            # It says what is wrong; where that was found is of no use to a test.
+            raise BrokerFailed(f"the broker did not start: {e}") from None
         except Exception as e:
-            self._thread.join(timeout)
-            raise BrokerFailed(f"the broker did not start: {e}") from e
+            self._thread.join(GRACE)
+            raise BrokerFailed(f"the broker did not start: {e!r}") from e
 
     def _run(self, config: Mapping[str, str], data_dir: Path, ports: Mapping[str, int]) -> None:
         from twisted.internet.defer import Deferred
 
         reactor = self._reactor
-
-        async def start() -> None:
-            from logbus.broker import Broker as BrokerService
-            from logbus.config import ConfigView
-            from logbus.config.unenforced import refuse_unenforced
-            from logbus.ilogbus import Listener
-
-            try:
-                view = ConfigView.load(set={**config, "log.dirs": str(data_dir)})
-                refuse_unenforced(view, ())
-                listeners = [Listener(name, name, f"tcp:{port}:interface=127.0.0.1") for name, port in ports.items()]
-                self._service = service = BrokerService(reactor, view, listeners)
-                await service.startService()
-            except BaseException as e:
-                self._started.set_exception(e)
-                self._stopped.set_result(None)
-                reactor.stop()
-            else:
-                self._started.set_result({e.listener: f"{e.host}:{e.port}" for e in service.endpoints.values()})
-
-        reactor.callWhenRunning(lambda: Deferred.fromCoroutine(start()))
+        reactor.callWhenRunning(lambda: Deferred.fromCoroutine(self._start(config, data_dir, ports)))
         reactor.run(installSignalHandlers=False)
-        close_reactor(reactor)
+        with self._closing:
+            self._open = False
+            if not self._abandoned:
+                # Otherwise threads of the broker still report to it.
+                close_reactor(reactor)
+
+    async def _start(self, config: Mapping[str, str], data_dir: Path, ports: Mapping[str, int]) -> None:
+        from logbus.broker import Broker as BrokerService
+        from logbus.config import ConfigView
+        from logbus.config.unenforced import refuse_unenforced
+        from logbus.ilogbus import Listener
+
+        try:
+            view = ConfigView.load(set={**config, "log.dirs": str(data_dir)})
+            refuse_unenforced(view, ())
+            listeners = [Listener(name, name, f"tcp:{port}:interface=127.0.0.1") for name, port in ports.items()]
+            self._service = BrokerService(self._reactor, view, listeners)
+            await self._service.startService()
+        except BaseException as e:
+            self._started.set_exception(e)
+            if not self._stopping:
+                self._stopping = True
+                self._reactor.stop()
+        else:
+            self._started.set_result({e.listener: f"{e.host}:{e.port}" for e in self._service.endpoints.values()})
 
     def stop(self, timeout: float) -> None:
+        """
+        Stop in order.
+
+        :raise BrokerFailed: it took longer than ``timeout`` seconds, or failed.
+        """
+        self._call(self._begin_stop)
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            # What is late is still waited for: its files could not be removed while it writes.
+            self._thread.join(GRACE)
+            raise BrokerFailed(f"the broker had not stopped after {timeout:g} s")
+        if self._stop_failure is not None:
+            raise BrokerFailed(f"the broker did not stop in order: {self._stop_failure}") from self._stop_failure
+
+    def _begin_stop(self) -> None:
         from twisted.internet.defer import Deferred
 
-        async def stop() -> None:
-            try:
-                await self._service.stopService()
-            except BaseException as e:
-                self._stopped.set_exception(e)
-            else:
-                self._stopped.set_result(None)
-            self._reactor.stop()
+        if self._stopping or self._service is None:
+            # In the second case it could not start, and ends by itself.
+            return
+        self._stopping = True
+        Deferred.fromCoroutine(self._stop(self._service))
 
-        if self._thread.is_alive():
-            self._reactor.callFromThread(lambda: Deferred.fromCoroutine(stop()))
-            try:
-                self._stopped.result(timeout)
-            except FutureTimeout:
-                raise BrokerFailed(f"the broker had not stopped after {timeout:g} s") from None
-            self._thread.join(timeout)
+    async def _stop(self, service: BrokerService) -> None:
+        try:
+            await service.stopService()
+        except BaseException as e:
+            self._stop_failure = e
+        self._reactor.stop()
 
     def kill(self) -> None:
         raise BrokerFailed("a broker in this process cannot be killed; use Broker(in_process=False)")
+
+    def abandon(self) -> None:
+        """End the thread, and with it all that the broker does. For the end of the process: it stops in no order."""
+        self._stopping = self._abandoned = True
+        self._call(self._reactor.stop)
+        self._thread.join(GRACE)
+
+    def _call(self, fn: Callable[[], object]) -> None:
+        """Have the thread call a function, if it has not ended."""
+        with self._closing:
+            if self._open:
+                self._reactor.callFromThread(fn)
 
 
 def local_listener(name: str, port: int, protocol: str | None = None) -> str:

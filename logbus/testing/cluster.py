@@ -20,6 +20,7 @@ does not pass without one.
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import socket
 import struct
@@ -37,6 +38,7 @@ from logbus.model import LeaderAndIsr
 from logbus.testing.broker import TEST_CONFIG, Broker, _Runner, local_listener
 from logbus.testing.links import EVERYBODY, Network, Way
 from logbus.testing.process import BrokerFailed, BrokerProcess
+from logbus.testing.settings import Setting, as_texts
 from logbus.testing.treeview import NotInTime, TreeView
 from logbus.testing.zookeeper import ZooKeeper, ZooKeeperFailed
 
@@ -63,6 +65,8 @@ class ClusterBroker(Broker):
 
     def __init__(self, cluster: Cluster, number: int, config: Mapping[str, str], data_dir: Path) -> None:
         super().__init__(config, data_dir=data_dir, in_process=False, timeout=cluster.timeout)
+        # The cluster ends its brokers.
+        atexit.unregister(self._at_exit)
         self.id = number
         self.node = str(number)
         self._cluster = cluster
@@ -137,7 +141,7 @@ class ClusterBroker(Broker):
         listeners = [local_listener(name, self._port(name)) for name in ("kafka", "admin")]
         host, port = self._at
         listeners.append(f"{REPLICATION}=kafka:tcp:{port}:interface={host}")
-        return BrokerProcess(self.config, self.data_dir, listeners, [self._advertised])
+        return BrokerProcess(as_texts(self.config), self.data_dir, listeners, [self._advertised])
 
     def __repr__(self) -> str:
         where = self.bootstrap if self._addresses and self.running else "stopped"
@@ -147,7 +151,7 @@ class ClusterBroker(Broker):
 class Cluster:
     """
     :param brokers: how many; their ids count from 0.
-    :param config: settings of all of them, by Kafka's names.
+    :param config: settings of all of them, by Kafka's names: texts, numbers, bools, or lists of them.
     :param zookeepers: servers of the ensemble: 1, or 3, which survive the loss of one.
     :param racks: ``broker.rack`` of each.
     :param data_dir: where the brokers' data goes and stays, a directory for each; None: temporary, removed at the end.
@@ -163,7 +167,7 @@ class Cluster:
     def __init__(
         self,
         brokers: int = 3,
-        config: Mapping[str, str] | None = None,
+        config: Mapping[str, Setting] | None = None,
         *,
         zookeepers: int = 1,
         racks: Sequence[str] | None = None,
@@ -174,8 +178,6 @@ class Cluster:
             raise ValueError(f"{len(racks)} racks for {brokers} brokers")
         self.timeout = timeout
         self._temporary = data_dir is None
-        self._home = Path(tempfile.mkdtemp(prefix="logbus-cluster-")) if data_dir is None else Path(data_dir)
-        self.zookeeper = ZooKeeper(zookeepers, timeout=timeout)
         factor = str(min(3, brokers))
         shared = {
             **TEST_CONFIG,
@@ -183,8 +185,10 @@ class Cluster:
             "default.replication.factor": factor,
             "offsets.topic.replication.factor": factor,
             "transaction.state.log.replication.factor": factor,
-            **(config or {}),
+            **as_texts(config or {}),
         }
+        self._home = Path(tempfile.mkdtemp(prefix="logbus-cluster-")) if data_dir is None else Path(data_dir)
+        self.zookeeper = ZooKeeper(zookeepers, timeout=timeout)
         self.brokers: list[ClusterBroker] = []
         for number in range(brokers):
             own = {"broker.id": str(number), "inter.broker.listener.name": REPLICATION}
@@ -192,6 +196,7 @@ class Cluster:
                 own["broker.rack"] = racks[number]
             self.brokers.append(ClusterBroker(self, number, {**shared, **own}, self._home / f"broker-{number}"))
         self.network = Network(self._processes)
+        atexit.register(self.close)
 
     @property
     def bootstrap(self) -> str:
@@ -228,6 +233,7 @@ class Cluster:
 
     def close(self) -> None:
         """Stop everything, and remove temporary data."""
+        atexit.unregister(self.close)
         try:
             self.network.mend()
             self._stop_brokers()

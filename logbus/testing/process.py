@@ -20,6 +20,9 @@ from logbus.errors import LogbusError
 READY = re.compile(r"logbus broker \d+ ready: (?P<listeners>.*)")
 ADDRESS = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)=(?P<address>\S+:\d+)")
 
+PROBLEM = "logbus: "
+"""What the line begins with that tells an operator why a broker cannot start or go on."""
+
 KEPT_LINES = 1000
 SHOWN_LINES = 50
 
@@ -88,7 +91,7 @@ class BrokerProcess:
             self.addresses = self._ready.result(timeout)
         except FutureTimeout:
             self.kill()
-            raise BrokerFailed(f"the broker was not ready after {timeout:g} s:\n{self.output}") from None
+            raise BrokerFailed(f"the broker was not ready after {timeout:g} s; its log ends:\n{self.output}") from None
         except BrokerFailed:
             self.process.wait()
             self._finish()
@@ -118,7 +121,14 @@ class BrokerProcess:
         if self._log is not None:
             self._log.close()
         if not self._ready.done():
-            self._ready.set_exception(BrokerFailed(f"the broker ended:\n{self.output}"))
+            self._ready.set_exception(BrokerFailed(self._why_ended()))
+
+    def _why_ended(self) -> str:
+        """The line that twistd writes of what is wrong, or what there is of a log without one."""
+        for line in reversed(self._lines):
+            if line.startswith(PROBLEM):
+                return f"the broker did not start: {line.removeprefix(PROBLEM)}"
+        return f"the broker ended; its log ends:\n{self.output}"
 
     def stop(self, timeout: float) -> None:
         """
@@ -137,6 +147,10 @@ class BrokerProcess:
         # twistd stops in order and then ends by the signal that stopped it, as a shell expects.
         if status not in (0, -signal.SIGTERM):
             raise BrokerFailed(f"the broker stopped with status {status}:\n{self.output}")
+
+    def abandon(self) -> None:
+        """End it with this process, which ends now."""
+        self.kill()
 
     def kill(self) -> None:
         """End it as a crash does."""

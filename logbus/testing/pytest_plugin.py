@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
+from logbus.errors import LogbusError
 from logbus.testing.broker import Broker
 
 if TYPE_CHECKING:
@@ -16,14 +18,14 @@ if TYPE_CHECKING:
 @pytest.fixture
 def logbus_broker() -> Iterator[Broker]:
     """A real broker on a free port, with an empty data directory, for one test."""
-    with Broker() as broker:
+    with _plainly(), Broker() as broker:
         yield broker
 
 
 @pytest.fixture(scope="session")
 def logbus_session_broker() -> Iterator[Broker]:
     """One broker for the whole session; tests that share it use topics of their own."""
-    with Broker() as broker:
+    with _plainly(), Broker() as broker:
         yield broker
 
 
@@ -32,5 +34,14 @@ def logbus_cluster() -> Iterator[clusters.Cluster]:
     """Three real brokers and a ZooKeeper, for one test."""
     from logbus.testing.cluster import Cluster
 
-    with Cluster() as cluster:
+    with _plainly(), Cluster() as cluster:
         yield cluster
+
+
+@contextmanager
+def _plainly() -> Iterator[None]:
+    """What goes wrong with a start or a stop is told by its message; a traceback through the test kit would hide it."""
+    try:
+        yield
+    except LogbusError as e:
+        raise pytest.fail.Exception(str(e), pytrace=False) from None

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import subprocess
+import sys
+import tempfile
 import threading
 import urllib.request
 from pathlib import Path
@@ -82,8 +87,10 @@ def test_start_that_fails(in_process: bool) -> None:
     """The error has the broker's own words, and nothing stays behind."""
     threads = set(threading.enumerate())
     broker = Broker({"num.partitions": "many"}, in_process=in_process)
-    with pytest.raises(BrokerFailed, match=r"num\.partitions: 'many' is not valid"), broker:
+    with pytest.raises(BrokerFailed, match=r"num\.partitions: 'many' is not valid") as failed, broker:
         pass
+    assert str(failed.value).startswith("the broker did not start: ")
+    assert "\n" not in str(failed.value)
     assert not broker.running
     assert not broker.data_dir.exists()
     assert set(threading.enumerate()) <= threads
@@ -95,6 +102,99 @@ def test_security_that_is_not_enforced(in_process: bool) -> None:
     broker = Broker({"super.users": "User:me"}, in_process=in_process)
     with pytest.raises(BrokerFailed, match=r"super\.users: this version does not enforce it"), broker:
         pass
+
+
+def temporary_directories() -> set[Path]:
+    """What is in the temporary folder."""
+    return set(Path(tempfile.gettempdir()).glob("logbus-*"))
+
+
+@pytest.fixture
+def temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A temporary folder of one's own."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_settings_as_they_come() -> None:
+    """Numbers and bools are settings, as texts are; what cannot be one is named, before anything is made."""
+    config = {"num.partitions": 3, "auto.create.topics.enable": False, "log.cleaner.io.max.bytes.per.second": 1.5}
+    broker = Broker({**config, "advertised.listeners": ["A://a:1", "B://b:2"]})
+    broker.close()
+    assert broker.config["num.partitions"] == "3"
+    assert broker.config["auto.create.topics.enable"] == "false"
+    assert broker.config["log.cleaner.io.max.bytes.per.second"] == "1.5"
+    assert broker.config["advertised.listeners"] == "A://a:1,B://b:2"
+    before = temporary_directories()
+    with pytest.raises(TypeError, match=r"config: num\.partitions: None is not a text, a number, a bool or a list"):
+        Broker({"num.partitions": None})  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match=r"config: num\.partitions: b'3' is not a text"):
+        Broker({"num.partitions": b"3"})  # type: ignore[dict-item]
+    assert temporary_directories() == before
+
+
+def test_numbers_reach_the_broker() -> None:
+    """A setting that is changed between two starts may be a number, too."""
+    broker = Broker({"num.partitions": 2, "auto.create.topics.enable": True})
+    with broker:
+        broker.config["num.partitions"] = 3
+        broker.restart()
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("three", -1, 1)])["three"].result(SECONDS)
+        assert len(admin.list_topics(timeout=SECONDS).topics["three"].partitions) == 3
+
+
+@pytest.mark.parametrize("in_process", [True, False])
+def test_no_time_to_start(in_process: bool, temporary_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A broker that was not ready in time is ended: no thread, no directory, no error that nobody handles."""
+    threads = set(threading.enumerate())
+    broker = Broker(timeout=0.001, in_process=in_process)
+    with pytest.raises(BrokerFailed, match=r"the broker was not ready after 0\.001 s"), broker:
+        pass
+    del broker
+    gc.collect()
+    assert list(temporary_folder.glob("logbus-*")) == []
+    assert set(threading.enumerate()) <= threads
+    said = capfd.readouterr()
+    assert "Unhandled" not in said.out + said.err
+
+
+def test_no_time_to_stop(temporary_folder: Path) -> None:
+    """A broker that did not stop in time fails the test, and is gone nevertheless."""
+    threads = set(threading.enumerate())
+    broker = Broker().start()
+    broker.timeout = 0.0001
+    with pytest.raises(BrokerFailed, match=r"the broker had not stopped after 0\.0001 s"):
+        broker.close()
+    assert list(temporary_folder.glob("logbus-*")) == []
+    assert set(threading.enumerate()) <= threads
+
+
+def test_started_by_hand_in_vain(temporary_folder: Path) -> None:
+    """Who never gets a broker has none to close: its directory goes when the start fails."""
+    with pytest.raises(BrokerFailed) as failed:
+        Broker({"num.partitions": "many"}).start()
+    assert failed.value.__suppress_context__
+    assert list(temporary_folder.glob("logbus-*")) == []
+
+
+@pytest.mark.parametrize("made", ["Broker()", "Broker().start()", "Broker(in_process=False).start()"])
+def test_never_closed(made: str, tmp_path: Path) -> None:
+    """What a program forgets to close is gone when it ends, processes included."""
+    program = f"from logbus.testing import Broker\nb = {made}\nif not b.in_process: print(b.pid)\n"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert list(tmp_path.iterdir()) == []
+    if done.stdout:
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(done.stdout), 0)
 
 
 def test_started_twice() -> None:

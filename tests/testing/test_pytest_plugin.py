@@ -39,6 +39,27 @@ def test_fixtures(pytester: pytest.Pytester) -> None:
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=5)
 
 
+def test_a_broker_that_does_not_start(pytester: pytest.Pytester) -> None:
+    """A fixture that fails says why, in one line, and nothing about the test kit."""
+    pytester.makepyfile(
+        """
+        from logbus.testing import broker
+
+        broker.TEST_CONFIG = {"num.partitions": "many"}
+
+        def test_one(logbus_broker):
+            pass
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(errors=1)
+    lines = result.stdout.lines
+    at = next(number for number, line in enumerate(lines) if "ERROR at setup of test_one" in line)
+    said = "the broker did not start: num.partitions: 'many' is not valid; accepted: a whole number from 1 to"
+    assert lines[at + 1].startswith(said)
+    assert lines[at + 2].startswith("=====")
+
+
 def test_cluster(pytester: pytest.Pytester) -> None:
     """A test gets three brokers by naming the cluster."""
     pytester.makepyfile(
