@@ -61,6 +61,7 @@ from logbus.cluster.purgatory import Purgatory
 from logbus.cluster.reads import Reader
 from logbus.cluster.receiver import AnnouncementReceiver
 from logbus.cluster.remote import receivers
+from logbus.cluster.replicareports import ReplicaReports
 from logbus.cluster.replicas import Replicas
 from logbus.cluster.throttling import FollowerThrottle, LeaderThrottle
 from logbus.cluster.topicplans import TopicDefaults
@@ -280,6 +281,9 @@ class Broker(OrderedService):
             self.broker_id, self.metadata, self.replicas, self.isr, self.fetcher, self.controller
         )
         self.failure_reports = FailureReports(self.link, reactor)
+        self.replica_reports = ReplicaReports(self.broker_id, self.metadata, self.link, reactor)
+        self.replicas.leaderless = self.replica_reports.leaderless
+        self.fetcher.leader_incomplete = self.replica_reports.leader_incomplete
         self.topic_admin = TopicAdmin(
             self.controller,
             reactor,
@@ -384,6 +388,7 @@ class Broker(OrderedService):
 
     def _hang_up(self) -> None:
         self.failure_reports.close()
+        self.replica_reports.close()
         self.peers.close()
         self.timers.close()
 
@@ -437,6 +442,7 @@ class Broker(OrderedService):
                 security_protocols=protocols,
                 unsynced_lost=self.logs.unsynced_lost,
                 logs_lost=self.logs.logs_lost,
+                unclean_shutdown=self.logs.unclean_shutdown,
             )
             self._show_listeners(clients.values())
 

@@ -81,6 +81,11 @@ def instrument(broker: Broker) -> None:
         "Log directories that refuse writes, since there is no space.",
         lambda: len(broker.logs.space.full_directories),
     )
+    gauge(
+        "logbus_shortened_logs",
+        "Logs that ended below their own checkpoints when the broker started: they lost records.",
+        lambda: broker.logs.shortened,
+    )
     registry.add_source(lambda: _space(broker.logs.space))
     cleaner = broker.logs.cleaner
     counter("logbus_cleanings_total", "Compactions of a log.", lambda: cleaner.cleanings)

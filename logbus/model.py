@@ -70,6 +70,10 @@ class LeaderAndIsr:
     :ivar eligible: broker ids outside the ISR that have every committed record all the same, since the ISR has been
         smaller than ``min.insync.replicas`` from when they left it (KIP-966's eligible leader replicas). While there
         are any, a leader's high watermark stands still, whatever the leader takes for the minimum.
+    :ivar unproven: broker ids of those in the ISR, or eligible, that have come back after an unclean stop while nobody
+        led: they may lack records that were on their disks. One of them is elected only when no other can be, once
+        all of them are back, and the one with the longest log then (KIP-966's last known eligible leader replicas).
+        The controller alone keeps it; brokers are not told.
     :ivar unclean_epoch: the leader epoch that an unclean election began last, −1 if none ever did: what was committed
         before it may be gone, and followers that have it may have to cut it off. The election of a leader that came
         back without what it had not synced counts here, too, where that was never acknowledged.
@@ -82,6 +86,32 @@ class LeaderAndIsr:
     version: int = 0
     eligible: tuple[int, ...] = ()
     unclean_epoch: int = NO_EPOCH
+    unproven: tuple[int, ...] = ()
+
+
+class LogEnd(NamedTuple):
+    """How far a log goes: the leader epoch of its last record, and its end offset. The larger one has more (Raft)."""
+
+    epoch: int
+    offset: int
+
+
+@frozen
+class ReplicaReport:
+    """
+    A broker's report that a replica lacks committed records, or holds damaged ones.
+
+    :ivar replica: the broker id of the replica: the reporter's own, or its leader's.
+    :ivar leader_epoch: the leader epoch that the reporter knows.
+    :ivar complete: the reporter's own replica, reported before, has everything again.
+    :ivar reason: for people.
+    """
+
+    topic_partition: TopicPartition
+    replica: int
+    leader_epoch: int
+    reason: str = ""
+    complete: bool = False
 
 
 @frozen

@@ -110,6 +110,11 @@ class Replication:
             ("controller_event_seconds", "What they took.", lambda: tally.event_seconds),
             ("controller_queue_seconds", "What they waited for their turn.", lambda: tally.waited_seconds),
             ("controller_tenures", "How often this broker became the controller.", lambda: tally.tenures),
+            (
+                "controller_incomplete_replicas",
+                "Replicas that were reported to this controller as lacking committed records, or holding damaged ones.",
+                lambda: tally.incomplete_replicas,
+            ),
             ("controller_isr_changes", "Changes of in-sync replicas without an election.", lambda: tally.isr_changes),
             ("replica_fetches", "Fetches from leaders.", lambda: fetched.fetches),
             ("replica_fetched_bytes", "Bytes fetched from leaders and appended.", lambda: fetched.bytes),

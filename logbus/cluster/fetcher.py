@@ -45,6 +45,8 @@ class ReplicaFetcher(Service):
     :param settings: asked before each fetch.
     :param throttle: of what is fetched for replicas that are behind.
     :ivar counters: of all leaders together.
+    :ivar leader_incomplete: told of a partition, its leader, the leader epoch and the reason, when the leader lacks
+        committed records that this broker has.
     """
 
     _log = Logger()
@@ -61,6 +63,7 @@ class ReplicaFetcher(Service):
     ) -> None:
         self.broker_id = broker_id
         self.counters = FetchCounters()
+        self.leader_incomplete: Callable[[TopicPartition, int, int, str], object] = lambda *_: None
         self._broker_epoch = broker_epoch
         self._logs = logs
         self._channel_for = channel_for
@@ -135,6 +138,7 @@ class ReplicaFetcher(Service):
             self._settings,
             self.counters,
             self._throttle,
+            lambda followed, reason: self.leader_incomplete(followed.name, leader, followed.leader_epoch, reason),
         )
         done = Deferred.fromCoroutine(fetch.run())
         done.addErrback(self._ended, leader)

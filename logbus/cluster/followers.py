@@ -21,6 +21,7 @@ class Follower:
     :ivar log_start_offset: where its log begins, as it said last.
     :ivar broker_epoch: of its life, as it said last.
     :ivar caught_up_at: when it last had all that the leader had.
+    :ivar in_controlled_shutdown: its broker is shutting down, and cannot come into sync.
     :ivar is_ready: it is not in sync, and its last fetch showed that it may be (rule 5).
     :ivar is_joining: it is not in sync and will soon be: it keeps up, and the high watermark does not run from it.
     """
@@ -32,6 +33,7 @@ class Follower:
     broker_epoch: int = -1
     is_ready: bool = False
     is_joining: bool = False
+    in_controlled_shutdown: bool = False
     _fetched_at: float = 0.0
     _leader_end: int = 1 << 63
 

@@ -12,7 +12,7 @@ from zope.interface import Interface
 from logbus.cluster.announcement import NO_OVERRIDES, Announcement, DeletedTopic, PartitionState
 from logbus.cluster.images import BrokerImage
 from logbus.errors import ApiError
-from logbus.model import IsrChange, LeaderAndIsr, TopicPartition
+from logbus.model import IsrChange, LeaderAndIsr, LogEnd, ReplicaReport, TopicPartition
 
 __all__ = [
     "NO_OVERRIDES",
@@ -124,6 +124,18 @@ class IControllerLink(Interface):
 
     def report_failed(topic_partitions: Sequence[TopicPartition]) -> Deferred[None]:
         """Replicas here went offline with their log directory: have what they led moved elsewhere."""
+
+    def report_replicas(reports: Sequence[ReplicaReport]) -> Deferred[Mapping[TopicPartition, LeaderAndIsr | ApiError]]:
+        """
+        Replicas lack committed records, or hold damaged ones: have others lead, where they can.
+
+        :return: fires with the state after it, for each partition, or why the report does not count:
+            FENCED_LEADER_EPOCH (there is another leader), INELIGIBLE_REPLICA (this broker may lack records itself),
+            UNKNOWN_TOPIC_OR_PARTITION. A replica that leads in that state all the same has nobody to take its place.
+        """
+
+    def report_log_ends(ends: Mapping[TopicPartition, LogEnd]) -> Deferred[None]:
+        """This is how far logs here go, of partitions without a leader: who has most may be elected."""
 
     def shut_down() -> Deferred[Sequence[TopicPartition]]:
         """

@@ -22,6 +22,8 @@ class BrokerImage:
     :ivar epoch: the czxid of its registration; grows with every restart.
     :ivar incarnation: of its life; brokers prove with it to each other who they are, so clients are never told.
     :ivar feature_level: what it can do with other brokers.
+    :ivar unclean_shutdown: it came up after an unclean stop; see :class:`.Registration`.
+    :ivar in_controlled_shutdown: it is shutting down, and is given nothing new.
     :ivar unsynced_lost: it came up without what it had not synced; see :class:`.Registration`.
     :ivar logs_lost: it came up with a new log directory; see :class:`.Registration`.
     """
@@ -34,6 +36,8 @@ class BrokerImage:
     feature_level: int = 0
     unsynced_lost: bool = False
     logs_lost: bool = False
+    unclean_shutdown: bool = False
+    in_controlled_shutdown: bool = False
 
 
 @frozen

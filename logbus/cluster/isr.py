@@ -77,6 +77,7 @@ class IsrKeeper:
     _looking: IDelayedCall | None = field(default=None, init=False)
     _look_at: float = field(default=0.0, init=False)
     _living: frozenset[int] = field(default=frozenset(), init=False)
+    _shutting_down: frozenset[int] = field(default=frozenset(), init=False)
     _world: object = field(default=None, init=False)
     _unsubscribe: Callable[[], None] = field(default=lambda: None, init=False)
     _running: bool = field(default=False, init=False)
@@ -115,6 +116,9 @@ class IsrKeeper:
     def epoch_of(self, broker_id: int) -> int:
         broker = self._metadata.brokers.get(broker_id)
         return 0 if broker is None else broker.epoch
+
+    def shutting_down(self) -> Collection[int]:
+        return self._shutting_down
 
     def isr_due(self, replica: Replica) -> None:
         self._due[replica] = None
@@ -217,6 +221,12 @@ class IsrKeeper:
             for replica in self._replicas:
                 if replica.partition.followers:
                     replica.lost(lost)
+        leaving = frozenset(one.broker_id for one in self._metadata.brokers.values() if one.in_controlled_shutdown)
+        if leaving != self._shutting_down:
+            self._shutting_down = leaving
+            for replica in self._replicas:
+                if replica.partition.followers:
+                    replica.shutting_down(leaving)
         world = self._metadata.controller_id, {one.broker_id: one.epoch for one in self._metadata.brokers.values()}
         if world != self._world:
             # What could not be had may be had of another controller, or for a broker that is back.

@@ -37,6 +37,21 @@ from logbus.wire.messages.records import FetchRequest, FetchResponse, PartitionD
 PATIENCE = 0.02
 """Seconds that the next fetch waits for syncs, and that a leader may hold it back while some are under way."""
 
+QUIET_FAILURES = 6
+"""How often in a row a leader may refuse a partition, for a reason of :data:`_ROLE_ERRORS`, before that is worth a
+warning: some two seconds."""
+
+_ROLE_ERRORS = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.FENCED_LEADER_EPOCH,
+    }
+)
+"""What a leader says that has not heard of its election yet, or of the next one: the announcements are on their way."""
+
 AT_MOST = 4
 """Times ``replica.fetch.max.bytes`` that are asked of one partition: a longer answer would hold up others."""
 
@@ -59,6 +74,7 @@ class LeaderFetch:
 
     :ivar leader: its broker id.
     :ivar followed: by what the leader calls them.
+    :ivar leader_incomplete: told, with the reason, when the leader lacks committed records that this broker has.
     :ivar failures: of fetches as a whole, in a row.
     """
 
@@ -71,6 +87,7 @@ class LeaderFetch:
     settings: Callable[[], FetchSettings]
     counters: FetchCounters
     throttle: FollowerThrottle = field(factory=FollowerThrottle)
+    leader_incomplete: Callable[[Followed, str], object] = lambda followed, reason: None
     followed: dict[Key, Followed] = field(factory=dict, init=False)
     failures: int = field(default=0, init=False)
     problem: str = field(default="", init=False)
@@ -140,13 +157,19 @@ class LeaderFetch:
 
         followed.replica.log.flush().addCallbacks(synced, failed)
 
-    def _later(self, followed: Followed, problem: str, longest: float | None = None) -> None:
-        """Leave a partition alone for a while."""
+    def _later(self, followed: Followed, problem: str, longest: float | None = None, *, passes: bool = False) -> None:
+        """
+        Leave a partition alone for a while.
+
+        :param passes: what is wrong is likely to pass, and is worth a warning only if it does not.
+        """
         if followed.ended:
             return
         self._session.drop(followed.key)
         followed.failures += 1
-        if problem != followed.problem:
+        if passes and followed.failures < QUIET_FAILURES:
+            self._log.debug("{partition}: {problem}", partition=followed.name, problem=problem)
+        elif problem != followed.problem:
             followed.problem = problem
             self._log.warn(
                 "{partition} does not get on behind broker {leader}: {problem}",
@@ -315,7 +338,9 @@ class LeaderFetch:
             self._follow_up(followed, after_out_of_range(followed.own(), data.log_start_offset))
         elif code:
             self.counters.failed_partitions += 1
-            self._later(followed, error_of(code, "the leader says so").message)
+            refusal = error_of(code, "")
+            problem = f"it answers {refusal.code.name}"
+            self._later(followed, problem, passes=code in _ROLE_ERRORS)
         elif diverging is not None and diverging.end_offset >= 0:
             self._follow_up(
                 followed, after_divergence(followed.own(), OffsetAndEpoch(diverging.end_offset, diverging.epoch))
@@ -377,6 +402,7 @@ class LeaderFetch:
                     "{partition}: broker {leader}, epoch {epoch}, is not followed: {reason}; the log stays as it is",
                     partition=followed.name, leader=self.leader, epoch=followed.leader_epoch, reason=step.reason,
                 )  # fmt: skip
+            self.leader_incomplete(followed, step.reason)
             self._later(followed, step.reason, self.settings().backoff)
         else:
             self._session.drop(followed.key)

@@ -18,12 +18,17 @@ from logbus.cluster.icluster import IControllerLink, IsrChange
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.peers import CONTROL, Peers
 from logbus.errors import ApiError, ErrorCode, error_of
-from logbus.model import LeaderAndIsr, TopicPartition
+from logbus.model import LeaderAndIsr, LogEnd, ReplicaReport, TopicPartition
 from logbus.wire.messages.cluster import (
     AlteredPartition,
     AlterPartitionsRequest,
     PartitionNumbers,
+    ReportedLogEnd,
+    ReportedLogEnds,
+    ReportedReplica,
     ReportFailedRequest,
+    ReportLogEndsRequest,
+    ReportReplicasRequest,
     ShutDownRequest,
     WantedIsr,
 )
@@ -81,6 +86,51 @@ class ControllerLink:
 
         async def there() -> None:
             await self._ask(ReportFailedRequest(broker_epoch=epoch, failed=by_topic(topic_partitions)))
+
+        epoch = self.broker_epoch()
+        return self._either(here, there)
+
+    def report_replicas(
+        self, reports: Sequence[ReplicaReport]
+    ) -> Deferred[Mapping[TopicPartition, LeaderAndIsr | ApiError]]:
+        """See :meth:`IControllerLink.report_replicas`."""
+
+        async def here(tenure: Tenure) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
+            return await tenure.report_replicas(self.broker_id, epoch, reports)
+
+        async def there() -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
+            request = ReportReplicasRequest(
+                broker_epoch=epoch,
+                replicas=[
+                    ReportedReplica(
+                        topic=one.topic_partition.topic,
+                        partition=one.topic_partition.partition,
+                        replica=one.replica,
+                        leader_epoch=one.leader_epoch,
+                        complete=one.complete,
+                        reason=one.reason,
+                    )
+                    for one in reports
+                ],
+            )
+            response = await self._ask(request)
+            return {TopicPartition(one.topic, one.partition): altered(one) for one in response.partitions}
+
+        epoch = self.broker_epoch()
+        return self._either(here, there)
+
+    def report_log_ends(self, ends: Mapping[TopicPartition, LogEnd]) -> Deferred[None]:
+        """See :meth:`IControllerLink.report_log_ends`."""
+
+        async def here(tenure: Tenure) -> None:
+            await tenure.note_log_ends(self.broker_id, epoch, ends)
+
+        async def there() -> None:
+            topics: dict[str, list[ReportedLogEnd]] = defaultdict(list)
+            for (topic, number), end in ends.items():
+                topics[topic].append(ReportedLogEnd(partition=number, leader_epoch=end.epoch, end_offset=end.offset))
+            listed = [ReportedLogEnds(topic=topic, partitions=found) for topic, found in topics.items()]
+            await self._ask(ReportLogEndsRequest(broker_epoch=epoch, topics=listed))
 
         epoch = self.broker_epoch()
         return self._either(here, there)

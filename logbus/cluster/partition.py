@@ -210,8 +210,9 @@ class Partition(Role):
         """
         follower.fetched(offset, log_start_offset, self.log_end_offset, now)
         if follower.broker_id not in self.leader_and_isr.isr:
-            follower.is_ready = self._may_join(follower)
-            joining = not follower.lags(self.log_end_offset, now, max_lag)
+            stays = not follower.in_controlled_shutdown
+            follower.is_ready = stays and self._may_join(follower)
+            joining = stays and not follower.lags(self.log_end_offset, now, max_lag)
             if joining is not follower.is_joining:
                 follower.is_joining = joining
                 self._recount()
@@ -242,6 +243,18 @@ class Partition(Role):
         for follower in gone:
             follower.leave()
         return bool(gone) and self._left()
+
+    def shutting_down(self, brokers: Collection[int]) -> bool:
+        """
+        These brokers are shutting down, and no others: they come into sync no more. Whether the high watermark moved.
+        """
+        leaves = False
+        for number, follower in self.followers.items():
+            before, follower.in_controlled_shutdown = follower.in_controlled_shutdown, number in brokers
+            if follower.in_controlled_shutdown and not before:
+                leaves = True
+                follower.leave()
+        return leaves and self._left()
 
     def _left(self) -> bool:
         """Fewer are waited for, perhaps."""

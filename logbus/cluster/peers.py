@@ -70,6 +70,8 @@ def versions_of(feature_level: int) -> dict[int, VersionRange]:
         1005: 0,
         1006: 0,
     }
+    if feature_level >= 2:
+        spoken |= {1007: 0, 1008: 0}
     return {key: VersionRange(version, version) for key, version in spoken.items()}
 
 

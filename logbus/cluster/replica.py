@@ -65,6 +65,9 @@ class Cluster(Protocol):
     def epoch_of(self, broker_id: int) -> int:
         """The epoch of a broker's registration, as far as is known here; 0 if it is not."""
 
+    def shutting_down(self) -> Collection[int]:
+        """The brokers that are shutting down, as far as is known here."""
+
     def isr_due(self, replica: Replica) -> None:
         """Other replicas than those in sync ought to be: ask the controller."""
 
@@ -83,6 +86,9 @@ class Alone:
 
     def epoch_of(self, broker_id: int) -> int:
         return 0
+
+    def shutting_down(self) -> Collection[int]:
+        return ()
 
     def isr_due(self, replica: Replica) -> None:
         pass
@@ -283,6 +289,7 @@ class Replica:
             if follower.broker_epoch == NO_EPOCH:
                 follower.broker_epoch = self.cluster.epoch_of(n)
         if partition.is_leader:
+            partition.shutting_down(self.cluster.shutting_down())
             self.log.become_leader(given.leader_epoch)
             self._isr_changed(before)
         elif led:
@@ -311,6 +318,11 @@ class Replica:
         before = self.partition.high_watermark
         self._fewer_missing(self.partition.lost(brokers), before)
         self._look_again()
+
+    def shutting_down(self, brokers: Collection[int]) -> None:
+        """These brokers are shutting down, and no others."""
+        before = self.partition.high_watermark
+        self._fewer_missing(self.partition.shutting_down(brokers), before)
 
     def isr_answered(self, change: IsrChange, answer: LeaderAndIsr | ApiError | None) -> None:
         """

@@ -57,6 +57,7 @@ class Replicas:
     :ivar fetcher: keeps the followers among them up with their leaders.
     :ivar exists: whether there is such a partition, on whichever broker.
     :ivar heard: told of every broker that fetches from here.
+    :ivar leaderless: told of every replica that may have each committed record, when its partition has no leader.
     """
 
     broker_id: int
@@ -67,6 +68,7 @@ class Replicas:
     fetcher: Fetcher = field(factory=_NoFetcher, init=False)
     exists: Callable[[str, int], bool] = field(default=lambda topic, partition: False, init=False)
     heard: Callable[[int], object] = field(default=lambda broker_id: None, init=False)
+    leaderless: Callable[[Replica], object] = field(default=lambda replica: None, init=False)
     _by_partition: dict[tuple[str, int], Replica] = field(factory=dict, init=False)
     _failed: dict[tuple[str, int], ApiError] = field(factory=dict, init=False)
     _log = Logger()
@@ -197,6 +199,8 @@ class Replicas:
             self.fetcher.follow(replica, given.leader)
         if before != (partition.is_leader, partition.leader_epoch):
             self._tell(replica, led=before[0])
+        if given.leader < 0 and self.broker_id in (*given.isr, *given.eligible):
+            self.leaderless(replica)
 
     def _tell(self, replica: Replica, *, led: bool) -> None:
         """Let the listeners know who leads now."""

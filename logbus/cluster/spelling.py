@@ -101,6 +101,7 @@ def _announced_broker(broker: BrokerImage) -> AnnouncedBroker:
             AnnouncedEndpoint(listener=name, host=at.host, port=at.port, protocol=at.protocol)
             for name, at in broker.endpoints.items()
         ],
+        in_controlled_shutdown=broker.in_controlled_shutdown,
     )
 
 
@@ -112,6 +113,7 @@ def _broker_image(broker: AnnouncedBroker) -> BrokerImage:
         broker.epoch,
         None if broker.incarnation == ZERO_UUID else UUID(bytes=broker.incarnation),
         broker.feature_level,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
     )
 
 

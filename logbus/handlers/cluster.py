@@ -1,5 +1,6 @@
 """
-What other brokers ask of this one: Introduce, Announce, AlterPartitions, ShutDown, ReportFailed, Forward, AskPlugin.
+What other brokers ask of this one: Introduce, Announce, AlterPartitions, ShutDown, ReportFailed, Forward, AskPlugin,
+ReportReplicas, ReportLogEnds.
 
 None of it is told to clients (ApiVersions), and all but Introduce is refused on a connection whose other end has not
 proved that it is a broker. The proof is the incarnation in its registration: only who can read the metadata store, or
@@ -28,7 +29,7 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.routing import serves, task
 from logbus.metastore.imetastore import IMetadataStore, MetastoreError, NoNode
 from logbus.metastore.znodes import FEATURE_LEVEL, BrokerIdZnode
-from logbus.model import LeaderAndIsr, TopicPartition
+from logbus.model import LeaderAndIsr, LogEnd, ReplicaReport, TopicPartition
 from logbus.net.context import RequestContext
 from logbus.net.limits import Complaints
 from logbus.wire.connection import Request
@@ -43,6 +44,10 @@ from logbus.wire.messages.cluster import (
     IntroduceResponse,
     ReportFailedRequest,
     ReportFailedResponse,
+    ReportLogEndsRequest,
+    ReportLogEndsResponse,
+    ReportReplicasRequest,
+    ReportReplicasResponse,
     ShutDownRequest,
     ShutDownResponse,
 )
@@ -211,6 +216,45 @@ class ClusterHandlers:
         except ApiError as e:
             return ReportFailedResponse(error_code=e.code, error_message=e.message)
         return ReportFailedResponse()
+
+    @serves(1007, 0, 0)
+    @task
+    async def report_replicas(self, context: RequestContext, request: Request) -> ReportReplicasResponse:
+        message: ReportReplicasRequest = request.message
+        reports = [
+            ReplicaReport(
+                TopicPartition(one.topic, one.partition), one.replica, one.leader_epoch, one.reason, one.complete
+            )
+            for one in message.replicas
+        ]
+
+        async def run(tenure: Tenure, broker_id: int) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
+            return await tenure.report_replicas(broker_id, message.broker_epoch, reports)
+
+        try:
+            outcomes = await self._as_controller(context, "reported incomplete replicas", run)
+        except ApiError as e:
+            return ReportReplicasResponse(error_code=e.code, error_message=e.message)
+        return ReportReplicasResponse(partitions=[_outcome(name, one) for name, one in outcomes.items()])
+
+    @serves(1008, 0, 0)
+    @task
+    async def report_log_ends(self, context: RequestContext, request: Request) -> ReportLogEndsResponse:
+        message: ReportLogEndsRequest = request.message
+        ends = {
+            TopicPartition(topic.topic, one.partition): LogEnd(one.leader_epoch, one.end_offset)
+            for topic in message.topics
+            for one in topic.partitions
+        }
+
+        async def run(tenure: Tenure, broker_id: int) -> None:
+            await tenure.note_log_ends(broker_id, message.broker_epoch, ends)
+
+        try:
+            await self._as_controller(context, "reported the ends of its logs", run)
+        except ApiError as e:
+            return ReportLogEndsResponse(error_code=e.code, error_message=e.message)
+        return ReportLogEndsResponse()
 
     # Who may.
 

@@ -21,7 +21,7 @@ from attrs import frozen
 from logbus.metastore.znodejson import BadZnode, Reading, dump, uuid_from_text, uuid_text
 from logbus.model import Endpoint, LeaderAndIsr, TopicPartition
 
-FEATURE_LEVEL = 1
+FEATURE_LEVEL = 2
 """What brokers of this release can do among themselves; grows with every change of the inter-broker protocol."""
 
 BROKER_IDS = "/brokers/ids"
@@ -70,7 +70,8 @@ class Registration:
     :ivar incarnation: made anew at every start: tells our own node from one of a former life.
     :ivar timestamp: of the registration, in milliseconds since 1970.
     :ivar features: finalized feature ranges (KIP-584), by name.
-    :ivar unsynced_lost: it did not stop cleanly, and its machine was started since: what was not synced is gone.
+    :ivar unclean_shutdown: it did not stop cleanly: what its logs held may be gone, in part, even what was synced.
+    :ivar unsynced_lost: so, and its machine was started since: what was not synced is gone.
     :ivar logs_lost: a log directory is new: what another in its place may have held is gone, synced or not.
     """
 
@@ -84,6 +85,7 @@ class Registration:
     features: Mapping[str, Mapping[str, int]] = MappingProxyType({})
     unsynced_lost: bool = False
     logs_lost: bool = False
+    unclean_shutdown: bool = False
 
 
 @frozen
@@ -135,6 +137,7 @@ class BrokerIdZnode:
                 "feature_level": registration.feature_level,
                 "unsynced_lost": registration.unsynced_lost,
                 "logs_lost": registration.logs_lost,
+                "unclean_shutdown": registration.unclean_shutdown,
             }
         )
 
@@ -153,6 +156,7 @@ class BrokerIdZnode:
                 {name: dict(levels) for name, levels in node.get("features", {}).items()},
                 bool(node.get("unsynced_lost", False)),
                 bool(node.get("logs_lost", False)),
+                bool(node.get("unclean_shutdown", False)),
             )
 
 
@@ -214,10 +218,12 @@ class StateZnode:
     @classmethod
     def encode(cls, state: LeaderAndIsr) -> bytes:
         # Written ten thousand at a time: spelled out, not collected in a dictionary first.
+        unproven = f',"unproven":[{",".join(map(str, state.unproven))}]' if state.unproven else ""
         return (
             f'{{"controller_epoch":{state.controller_epoch},"leader":{state.leader},"version":{cls.VERSION},'
             f'"leader_epoch":{state.leader_epoch},"isr":[{",".join(map(str, state.isr))}],'
-            f'"eligible":[{",".join(map(str, state.eligible))}],"unclean_epoch":{state.unclean_epoch}}}'
+            f'"eligible":[{",".join(map(str, state.eligible))}],"unclean_epoch":{state.unclean_epoch}'
+            f"{unproven}}}"
         ).encode("ascii")
 
     @classmethod
@@ -234,6 +240,7 @@ class StateZnode:
                 version,
                 tuple(map(int, node.get("eligible", ()))),
                 int(node.get("unclean_epoch", -1)),
+                tuple(map(int, node.get("unproven", ()))),
             )
 
 

@@ -37,6 +37,9 @@ class LogDirectory:
     :ivar logs: the logs in it, by partition.
     :ivar meta: whose it is, as far as ``meta.properties`` says.
     :ivar is_new: no broker served from it before; if it stands in the place of another, what that one held is gone.
+    :ivar unclean_shutdown: it was not closed cleanly: who held records meanwhile may have more.
+    :ivar shortened: how many logs ended below their own checkpoints when they were opened: they lost records that had
+        been committed, or synced.
     :ivar unsynced_lost: it was not closed cleanly, and the machine was started since: what was not synced is gone.
     """
 
@@ -47,6 +50,8 @@ class LogDirectory:
     leftovers: list[str] = field(factory=list, init=False)
     meta: Meta | None = field(default=None, init=False)
     is_new: bool = field(default=False, init=False)
+    unclean_shutdown: bool = field(default=False, init=False)
+    shortened: int = field(default=0, init=False)
     unsynced_lost: bool = field(default=False, init=False)
     _loss_known: bool = field(default=False, init=False)
     _starts: dict[TopicPartition, int] = field(factory=dict, init=False)
@@ -84,7 +89,6 @@ class LogDirectory:
         cleaned_offsets = self._read_offsets(checkpoints.CLEANED_OFFSETS)
         progress = Progress(self._seconds)
         count = recovered = 0
-        beyond = False
         for name in self.disk.names(""):
             if name.endswith(names.DELETE_SUFFIX):
                 self.leftovers.append(name)
@@ -101,7 +105,7 @@ class LogDirectory:
                 await recover(log, recovery_point, start_offsets.get(partition, 0), progress)
             log.checkpointed_recovery_point = recovery_point
             committed = high_watermarks.get(partition, 0)
-            beyond = beyond or committed > log.log_end_offset
+            self._check_end(log, committed, recovery_point)
             log.high_watermark = max(log.log_start_offset, min(committed, log.log_end_offset))
             cleaned = cleaned_offsets.get(partition, 0)
             # One beyond the log's end is another log's, or older than a cut.
@@ -110,16 +114,29 @@ class LogDirectory:
             count += 1
             if count % _CHECKED_AT_ONCE == 0:
                 await self.disk.submit(Lane.READ, self.disk.exists, name)
-        if beyond:
-            # What comes in the place of what was lost would pass for committed, after another crash.
+        if self.shortened:
+            # What comes in the place of what was lost would pass for committed, and for synced, after another crash.
             try:
+                await self.checkpoint_recovery_points()
                 await self.checkpoint_high_watermarks()
             except ApiError as error:
-                self._log.warn("{root}: high watermarks cannot be put down: {error}", root=self.disk.root, error=error)
+                self._log.warn("{root}: checkpoints cannot be put down: {error}", root=self.disk.root, error=error)
         self._look_for_losses(was_closed=found is not None and not recovered)
         self._log.info(
             "{root}: {count} logs opened, {recovered} of them recovered by scanning {scanned} bytes",
             root=self.disk.root, count=count, recovered=recovered, scanned=progress.scanned,
+        )  # fmt: skip
+
+    def _check_end(self, log: Log, committed: int, synced: int) -> None:
+        """Say so if a log lost records that were there by its own checkpoints."""
+        end = log.log_end_offset
+        if end >= max(committed, synced):
+            return
+        self.shortened += 1
+        self._log.error(
+            "{partition}: the log in {root} ends at offset {end}, but was committed up to {committed} and synced up to "
+            "{synced}, by its checkpoints: records were lost. Replicas that have them lead before this one.",
+            partition=log.partition, root=self.disk.root, end=end, committed=committed, synced=synced,
         )  # fmt: skip
 
     def _look_for_losses(self, *, was_closed: bool) -> None:
@@ -129,6 +146,7 @@ class LogDirectory:
             self.is_new = True
             return
         boot_id = self.disk.boot_id
+        self.unclean_shutdown = not was_closed
         self.unsynced_lost = not was_closed and (boot_id is None or seen != boot_id.encode())
 
     def remember_boot(self) -> Deferred[None]:
@@ -304,8 +322,8 @@ class LogDirectory:
         await self.checkpoint_recovery_points()
         await self.checkpoint_start_offsets()
         await self.checkpoint_high_watermarks()
-        if self.unsynced_lost and not self._loss_known:
-            # With the marker the next start would say that nothing is missing; without it that start finds out again.
+        if self.unclean_shutdown and not self._loss_known:
+            # With the marker the next start would say that nothing can be missing; without it that start says so again.
             return
         marker = checkpoints.encode_marker(entries)
         await self.disk.submit(Lane.BACKGROUND, self.disk.replace, checkpoints.CLEAN_SHUTDOWN, marker)

@@ -214,6 +214,16 @@ class LogManager:
         return any(directory.unsynced_lost for directory in self.directories)
 
     @property
+    def unclean_shutdown(self) -> bool:
+        """Whether some directory that a broker served from was not closed cleanly."""
+        return any(directory.unclean_shutdown for directory in self.directories)
+
+    @property
+    def shortened(self) -> int:
+        """How many logs ended below their own checkpoints when they were opened."""
+        return sum(directory.shortened for directory in self.directories)
+
+    @property
     def logs_lost(self) -> bool:
         """Whether some directory is new: if another one was in its place, all that it held is gone."""
         return any(directory.is_new for directory in self.directories)

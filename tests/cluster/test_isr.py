@@ -14,13 +14,13 @@ from zope.interface.verify import verifyObject
 
 from logbus.cluster.icluster import IControllerLink, IsrChange, PartitionState
 from logbus.cluster.images import BrokerImage
-from logbus.cluster.isr import FIRST_RETRY_SECONDS, IsrKeeper, Lag
+from logbus.cluster.isr import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, IsrKeeper, Lag
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.replica import OffsetAndStart, Replica
 from logbus.cluster.replicas import Replicas
 from logbus.config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, LogbusError
-from logbus.model import LeaderAndIsr, TopicPartition
+from logbus.model import LeaderAndIsr, LogEnd, ReplicaReport, TopicPartition
 from logbus.storage.manager import LogManager
 from logbus.testing.simulation.disk import MemoryDisk
 from tests.handlers.kit import a_batch
@@ -42,6 +42,12 @@ class FakeLink:
         return answer
 
     def report_failed(self, topic_partitions: Sequence[TopicPartition]) -> Deferred[None]:
+        raise AssertionError
+
+    def report_replicas(self, reports: Sequence[ReplicaReport]) -> Deferred[Answers]:
+        raise AssertionError
+
+    def report_log_ends(self, ends: Mapping[TopicPartition, LogEnd]) -> Deferred[None]:
         raise AssertionError
 
     def shut_down(self) -> Deferred[Sequence[TopicPartition]]:
@@ -186,6 +192,27 @@ class AskingTests(IsrCase):
         self.answer(ErrorCode.INELIGIBLE_REPLICA)
         self.alive(0, 1)
         self.assertEqual(self.asked(), [(0, 1)])
+
+    def test_who_is_shutting_down(self) -> None:
+        """It is not asked for, though it fetches on, until it registers again."""
+        replica = self.lead(0, 2)
+        self.fetch(replica, 1, 0)
+        self.fetch(replica, 2, 0)
+        self.assertEqual(self.asked(), [(0, 2, 1)])
+        self.answer(ErrorCode.INELIGIBLE_REPLICA)
+        with self.metadata.changing() as metadata:
+            metadata.set_brokers({n: BrokerImage(n, {}, in_controlled_shutdown=n == 1) for n in (0, 1, 2)})
+        for _ in range(10):
+            self.clock.advance(LAST_RETRY_SECONDS)
+            self.fetch(replica, 1, 0)
+            self.fetch(replica, 2, 0)
+        self.assertEqual(self.asked(), [])
+        self.lead(0, 2, epoch=1)
+        self.fetch(replica, 1, 0)
+        self.assertEqual(self.asked(), [])
+        self.alive(0, 1, 2)
+        replica.fetched(replica.partition.follower(1, 1, 2), OffsetAndStart(0, 0))
+        self.assertEqual(self.asked(), [(0, 2, 1)])
 
     def test_who_stands_still_is_looked_at(self) -> None:
         """Who fell out of the ISR, or lost its registration, says again where it is, though nothing is written."""

@@ -16,7 +16,7 @@ from logbus.cluster.plugincalls import LONGEST_BODY
 from logbus.cluster.spelling import announce_request
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.cluster import shielded
-from logbus.metastore.znodes import BrokerIdZnode, Registration
+from logbus.metastore.znodes import FEATURE_LEVEL, BrokerIdZnode, Registration
 from logbus.model import Endpoint
 from logbus.records.slices import joined
 from logbus.wire.messages.api_versions import ApiVersionsRequest
@@ -60,7 +60,7 @@ class PeerCase(HandlerCase):
     def introduced(self) -> Client:
         """A connection of broker 1."""
         answer = self.client.ask(self.introduction(), 0)
-        self.assertEqual((answer.error_code, answer.feature_level), (0, 1))
+        self.assertEqual((answer.error_code, answer.feature_level), (0, FEATURE_LEVEL))
         return self.client
 
 

@@ -13,7 +13,12 @@ from logbus.wire.messages.cluster import (
     ForwardRequest,
     IntroduceRequest,
     PartitionNumbers,
+    ReportedLogEnd,
+    ReportedLogEnds,
+    ReportedReplica,
     ReportFailedRequest,
+    ReportLogEndsRequest,
+    ReportReplicasRequest,
     ShutDownRequest,
     WantedIsr,
 )
@@ -34,4 +39,14 @@ def broker_requests() -> list[Any]:
         ReportFailedRequest(broker_epoch=1, failed=[PartitionNumbers(topic="t", partitions=[0, 1])]),
         ForwardRequest(api_key=20, api_version=6, principal="User:x", host="h", body=b"\x01\0\0\0\0\0"),
         AskPluginRequest(plugin="registry", body=b"{}"),
+        ReportReplicasRequest(
+            broker_epoch=1,
+            replicas=[
+                ReportedReplica(topic="t", partition=0, replica=0, leader_epoch=0, complete=False, reason="damaged")
+            ],
+        ),
+        ReportLogEndsRequest(
+            broker_epoch=1,
+            topics=[ReportedLogEnds(topic="t", partitions=[ReportedLogEnd(partition=0, leader_epoch=0, end_offset=9)])],
+        ),
     ]

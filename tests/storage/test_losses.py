@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.storage.disk import read_boot_id
@@ -83,6 +84,49 @@ class LossTests(SynchronousTestCase):
         disk = disk.after_kill()
         self.assertEqual(self.life(disk, stops=True), (True, False))
         self.assertEqual(self.life(disk.after_kill(), stops=True), (False, False))
+
+    def test_unclean_stops(self) -> None:
+        """A start that finds no marker of a clean stop says so, until the cluster knows of it."""
+        disk = MemoryDisk()
+        unclean = []
+        for serves, stops in ((True, True), (True, False), (False, True), (True, True), (True, True)):
+            manager = a_manager(disk)
+            self.successResultOf(manager.open())
+            unclean.append(manager.unclean_shutdown)
+            if serves:
+                manager.start_housekeeping()
+            if stops:
+                self.successResultOf(manager.close())
+            disk = disk.after_kill()
+        self.assertEqual(unclean, [False, False, True, True, False])
+
+    def test_below_its_own_checkpoints(self) -> None:
+        """A log that ends below what was committed or synced lost records: it is named, and counted."""
+        for checkpoint in ("high watermarks", "recovery points"):
+            disk = MemoryDisk()
+            manager = a_manager(disk)
+            self.successResultOf(manager.open())
+            self.write(manager)
+            [log] = manager
+            self.successResultOf(log.flush())
+            [directory] = manager.directories
+            if checkpoint == "high watermarks":
+                log.high_watermark = 1
+                self.successResultOf(directory.checkpoint_high_watermarks())
+            else:
+                self.successResultOf(directory.checkpoint_recovery_points())
+            disk = disk.after_kill()
+            disk.open("orders-0/00000000000000000000.log").truncate(10)
+            with capturedLogs() as events:
+                manager = a_manager(disk)
+                self.successResultOf(manager.open())
+            [said] = [event for event in events if "by its checkpoints" in event["log_format"]]
+            self.assertEqual((said["partition"], said["end"]), (PARTITION, 0))
+            self.assertEqual(manager.shortened, 1)
+            # It is said once: what comes in the place of what was lost is not held against it.
+            manager = a_manager(disk.after_kill())
+            self.successResultOf(manager.open())
+            self.assertEqual(manager.shortened, 0)
 
     def test_the_kernel_says_which_run_it_is(self) -> None:
         """The same at every time of asking."""

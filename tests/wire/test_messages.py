@@ -51,6 +51,8 @@ NOT_IN_KIO = {
     "ReportFailed": {0},
     "Forward": {0},
     "AskPlugin": {0},
+    "ReportReplicas": {0},
+    "ReportLogEnds": {0},
     # Of no API, and not for clients.
     "TransactionLogKey": {0},
     "TransactionLogValue": {0, 1},

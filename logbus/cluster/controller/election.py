@@ -10,18 +10,23 @@ The rules (KIP-101, KIP-497, KIP-966):
   an eligible one leads, cleanly.
 * Otherwise the partition has no leader, and its in-sync replicas are kept, so that one of those who have the data may
   return; only where the topic allows it another replica takes over, and with it committed records may be lost.
-* A broker that came back without its last records is neither in sync nor eligible, unless nobody else ever could be:
-  then it leads, and that is an unclean election.
-* Where records are synced before they are acknowledged, a broker that lost what it had not synced has all that was
+* A broker that comes back after an unclean stop may lack records, even some that it had synced (KIP-966). It is neither
+  in sync nor eligible while another who has not stopped so can lead. If there is none, it is *unproven*: one of the
+  unproven leads only when nobody else could ever be asked, all of them are back, and it has the longest log.  A last
+  member leads at once.
+* A broker with a new log directory is neither in sync nor eligible, unless nobody else ever could be: then it leads,
+  and that is an unclean election.
+* A replica that was reported as incomplete leads only while nobody else can.
+* Where records are synced before they are acknowledged, a broker whose machine lost power has all that was
   acknowledged.  It may lack what could be read, though: a leader lets followers and readers have what it has not synced
-  yet.  So others come first, and of several like it those that did not lead last: a follower counts by what it has
-  synced.  Where such a one leads all the same, the epoch is marked as after an unclean election, so that others who
-  have more may follow it.
+  yet.  Where such a one leads, the epoch is marked as after an unclean election, so that others who have more may
+  follow it; without the syncs it is an unclean election.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from attrs import evolve, frozen
 
@@ -29,7 +34,7 @@ from logbus.cluster.controller.rules import RulesFor, Standing, TopicRules, stil
 from logbus.cluster.controller.state import ControllerState, PartitionRecord
 from logbus.cluster.images import BrokerImage
 from logbus.errors import ApiError, ErrorCode
-from logbus.model import LeaderAndIsr, TopicPartition
+from logbus.model import LeaderAndIsr, LogEnd, TopicPartition
 
 NO_LEADER = -1
 
@@ -59,6 +64,8 @@ class Situation:
 
     :ivar standing: of each of its brokers.
     :ivar controller_epoch: of the one who decides.
+    :ivar log_ends: how far the logs of replicas go, of those that have told since they came back.
+    :ivar unsynced_lost: brokers whose machines lost power with what was not synced.
     """
 
     replicas: Sequence[int]
@@ -66,6 +73,8 @@ class Situation:
     standing: Callable[[int], Standing]
     rules: TopicRules = _DEFAULT_RULES
     controller_epoch: int = 0
+    log_ends: Mapping[int, LogEnd] = MappingProxyType({})
+    unsynced_lost: Collection[int] = ()
 
     def up(self, among: Collection[int]) -> list[int]:
         """Those that could lead, in the order of the assignment."""
@@ -84,45 +93,82 @@ def first_leader(replicas: Sequence[int], standing: Callable[[int], Standing], c
 
 
 def next_leader(
-    now: Situation, *, renew: bool = False, lost: Collection[int] = (), doubted: Collection[int] = ()
+    now: Situation, *, renew: bool = False, lost: Collection[int] = (), unclean: Collection[int] = ()
 ) -> Election | None:
     """
     After something happened to the brokers.
 
     :param renew: the leader has begun a new life: it is elected anew, if it may stay.
-    :param lost: brokers that came back without some of what was acknowledged, perhaps; ``doubted``: only without some
-        of what could be read.
+    :param unclean: brokers that came back after an unclean stop; ``lost``: those among them with a new log directory.
     :return: None: all stays as it is.
     """
     current = now.current
-    if any(one not in doubted for one in now.up([one for one in current.isr if one not in lost])):
-        # Others have it all, and are there: the doubted fetch again what they lack, and join again.
-        lost = {*lost, *doubted}
-    isr, eligible, unclean = _trusted(current, lost)
-    serves = current.leader in isr and now.standing(current.leader) is not Standing.GONE
-    if up := now.up(isr):
-        leader = _best(current.leader, up, doubted)
+    isr, eligible, is_unclean = _trusted(current, lost)
+    unproven = tuple(one for one in (*isr, *eligible) if one in current.unproven or one in unclean)
+    sure, able = (tuple(one for one in group if one not in unproven) for group in (isr, eligible))
+    serves = current.leader in sure and now.standing(current.leader) is not Standing.GONE
+    yields = serves and now.standing(current.leader) is Standing.INCOMPLETE and now.up(able)
+    equals: list[int] = []
+    short = False
+    if up := now.up(sure):
+        leader = current.leader if current.leader in up else up[0]
         members = tuple(up)
-    elif serves:
+    elif serves and not yields:
         leader, members = current.leader, (current.leader,)
-    elif heirs := now.up(eligible):
-        leader = _best(NO_LEADER, heirs, doubted)
+    elif heirs := now.up(able):
+        leader = heirs[0]
         members = (leader,)
-    elif now.rules.unclean_allowed and (others := now.up(now.replicas)):
-        leader, members, unclean = others[0], (others[0],), True
+    elif longest := _longest(now, (*isr, *eligible), unproven):
+        leader, *equals = longest
+        members = (leader,)
+        short = leader in now.unsynced_lost
+        is_unclean = is_unclean or (short and not now.rules.flushes)
+    elif now.rules.unclean_allowed and (others := now.up(now.replicas) or _incomplete(now)):
+        # Rather one that may have every committed record.
+        leader = max(others, key=lambda one: (one in unproven, now.log_ends.get(one, _NO_LOG)))
+        members, is_unclean = (leader,), True
     else:
         leader, members = NO_LEADER, isr
-    if unclean:
-        eligible = ()
-    elif leader != NO_LEADER:
-        left = (one for one in isr if one not in members)
-        eligible = still_eligible(eligible, left, members, tuple(now.replicas), now.rules)
-    return _outcome(now, leader, members, eligible, renew=renew, unclean=unclean, short=leader in doubted)
+    if leader == NO_LEADER:
+        is_unclean = False
+    elif is_unclean:
+        eligible, unproven = (), ()
+    else:
+        left = [one for one in sure if one not in members and now.standing(one) is not Standing.INCOMPLETE]
+        eligible = still_eligible(able, [*left, *equals], members, tuple(now.replicas), now.rules)
+        unproven = ()
+    return _outcome(now, leader, members, eligible, unproven, renew=renew, unclean=is_unclean, short=short)
 
 
-def _best(leader: int, able: Sequence[int], doubted: Collection[int]) -> int:
-    """Who of those who can should lead: who does, then the first; of the doubted rather who did not."""
-    return min(able, key=lambda one: (one in doubted, (one == leader) is (one in doubted)))
+_NO_LOG = LogEnd(-1, -1)
+
+
+def _incomplete(now: Situation) -> list[int]:
+    return [one for one in now.replicas if now.standing(one) is Standing.INCOMPLETE]
+
+
+def _longest(now: Situation, holders: Sequence[int], unproven: Collection[int]) -> tuple[int, ...]:
+    """
+    Who of those that are left may lead, since nobody is away who could have more: the one with the longest log, and
+    the others whose logs end where its does. Empty: somebody is away, or has not told yet how far its log goes.
+
+    :param holders: whoever may have every committed record; ``unproven``: those that came back after an unclean stop.
+    """
+    standing = {one: now.standing(one) for one in holders}
+    if any(one not in unproven and standing[one] is not Standing.INCOMPLETE for one in holders):
+        return ()
+    if Standing.GONE in standing.values():
+        return ()
+    if len(holders) == 1:
+        return () if standing[holders[0]] is Standing.LEAVING else tuple(holders)
+    if any(one not in now.log_ends for one in holders):
+        return ()
+    most = max(now.log_ends[one] for one in holders)
+    equals = [one for one in now.replicas if one in holders and now.log_ends[one] == most]
+    # Of those with as much, one that is not known to have damaged records.
+    able = [one for one in equals if standing[one] is not Standing.LEAVING]
+    able.sort(key=lambda one: standing[one] is Standing.INCOMPLETE)
+    return (*able[:1], *(one for one in equals if one not in able[:1])) if able else ()
 
 
 def preferred_leader(now: Situation) -> Election:
@@ -134,11 +180,11 @@ def preferred_leader(now: Situation) -> Election:
     preferred, current = now.replicas[0], now.current
     if current.leader == preferred:
         raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {preferred}, the preferred one, leads already")
-    if preferred not in now.up(current.isr):
+    if preferred not in now.up(current.isr) or preferred in current.unproven:
         raise ApiError(
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"broker {preferred}, the preferred one, is not alive and in sync"
         )
-    return _elected(now, preferred, current.isr, current.eligible)
+    return _elected(now, preferred, current.isr, current.eligible, ())
 
 
 def unclean_leader(now: Situation) -> Election:
@@ -169,12 +215,14 @@ def narrowed(now: Situation, replicas: Sequence[int]) -> Election | None:
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"none of the replicas {list(replicas)} is in sync; those in sync are {list(current.isr)}",
         )
-    eligible = tuple(one for one in current.eligible if one in replicas)
+    eligible, unproven = (
+        tuple(one for one in group if one in replicas) for group in (current.eligible, current.unproven)
+    )
     narrow = evolve(now, replicas=tuple(replicas))
     leader = current.leader
     if leader not in replicas:
-        leader = next(iter(narrow.up(isr)), NO_LEADER)
-    return _outcome(narrow, leader, isr, eligible)
+        leader = next(iter(narrow.up([one for one in isr if one not in unproven])), NO_LEADER)
+    return _outcome(narrow, leader, isr, eligible, unproven if leader == NO_LEADER else ())
 
 
 def due_elections(
@@ -183,29 +231,28 @@ def due_elections(
     controller_epoch: int,
     rules_for: RulesFor,
     come: Lives = {},  # noqa: B006 - read only
-    losers: Collection[int] = (),
+    unclean: Collection[int] = (),
 ) -> dict[TopicPartition, Election]:
     """
     Everything that is due among ``names``.
 
     :param come: brokers whose new life was not taken note of yet: what they lead they are elected for anew.
-    :param losers: those of them that came back without some of what they had.
+    :param unclean: those of them that came back after an unclean stop.
     """
     outcomes: dict[TopicPartition, Election] = {}
     topic_name: str | None = None
+    lost = [one for one in unclean if come[one].logs_lost]
     for name in names:
         topic = state.topics[name.topic]
         if topic.name != topic_name:
             topic_name, rules = topic.name, rules_for(topic.overrides)
-            lost = [one for one in losers if come[one].logs_lost or not rules.flushes]
-            doubted = [one for one in losers if one not in lost]
         record = topic.partitions[name.partition]
         if record.state is None:
             standing = _standing(state, name)
             outcomes[name] = first_leader(record.replicas, standing, controller_epoch)
             continue
         now = situation(state, name, record, rules, controller_epoch)
-        outcome = next_leader(now, renew=record.state.leader in come, lost=lost, doubted=doubted)
+        outcome = next_leader(now, renew=record.state.leader in come, lost=lost, unclean=unclean)
         if outcome is not None:
             outcomes[name] = outcome
     return outcomes
@@ -216,7 +263,15 @@ def situation(
 ) -> Situation:
     """A partition's, which had its first election."""
     assert record.state is not None
-    return Situation(record.replicas, record.state, _standing(state, name), rules, controller_epoch)
+    return Situation(
+        record.replicas,
+        record.state,
+        _standing(state, name),
+        rules,
+        controller_epoch,
+        state.log_ends.get(name, {}),
+        [one for one in record.replicas if one in state.brokers and state.brokers[one].unsynced_lost],
+    )
 
 
 def _standing(state: ControllerState, name: TopicPartition) -> Callable[[int], Standing]:
@@ -225,8 +280,8 @@ def _standing(state: ControllerState, name: TopicPartition) -> Callable[[int], S
 
 def _trusted(current: LeaderAndIsr, lost: Collection[int]) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
     """
-    Who is in sync, and who eligible, without those that came back with less; and whether nobody has it all, so that
-    one of them must do.
+    Who is in sync, and who eligible, without those that came back without their logs; and whether nobody else is left,
+    so that one of them must do.
     """
     holders = (*current.isr, *current.eligible)
     if not any(one in lost for one in holders):
@@ -245,6 +300,7 @@ def _outcome(
     leader: int,
     isr: tuple[int, ...],
     eligible: tuple[int, ...],
+    unproven: tuple[int, ...],
     *,
     renew: bool = False,
     unclean: bool = False,
@@ -255,11 +311,16 @@ def _outcome(
     if set(isr) == set(current.isr):
         isr = current.isr
     if leader != current.leader or unclean or (renew and leader != NO_LEADER):
-        return _elected(now, leader, isr, eligible, unclean=unclean, short=short)
-    if (isr, set(eligible)) == (current.isr, set(current.eligible)):
+        return _elected(now, leader, isr, eligible, unproven, unclean=unclean, short=short)
+    if (isr, set(eligible), set(unproven)) == (current.isr, set(current.eligible), set(current.unproven)):
         return None
     changed = evolve(
-        current, isr=isr, eligible=eligible, controller_epoch=now.controller_epoch, version=current.version + 1
+        current,
+        isr=isr,
+        eligible=eligible,
+        unproven=unproven,
+        controller_epoch=now.controller_epoch,
+        version=current.version + 1,
     )
     return Election(changed)
 
@@ -269,6 +330,7 @@ def _elected(
     leader: int,
     isr: tuple[int, ...],
     eligible: tuple[int, ...],
+    unproven: tuple[int, ...],
     *,
     unclean: bool = False,
     short: bool = False,
@@ -284,6 +346,7 @@ def _elected(
             current.version + 1,
             eligible,
             epoch if unclean or short else current.unclean_epoch,
+            unproven,
         ),
         unclean,
     )

@@ -93,6 +93,7 @@ async def load_brokers(store: IMetadataStore, watch: Watcher) -> dict[int, Broke
             registration.feature_level,
             registration.unsynced_lost,
             registration.logs_lost,
+            registration.unclean_shutdown,
         )
     return brokers
 

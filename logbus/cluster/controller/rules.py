@@ -14,12 +14,14 @@ class Standing(Enum):
     """
     What a broker can be to one of its partitions.
 
-    UP: it could lead. LEAVING: it is shutting down: it serves on, but is given nothing new. GONE: it is not alive, or
-    its log directory failed.
+    UP: it could lead. LEAVING: it is shutting down: it serves on, but is given nothing new. INCOMPLETE: its replica was
+    reported to lack committed records, or to hold damaged ones: it leads only while nobody else can. GONE: it is not
+    alive, or its log directory failed.
     """
 
     UP = "up"
     LEAVING = "leaving"
+    INCOMPLETE = "incomplete"
     GONE = "gone"
 
 

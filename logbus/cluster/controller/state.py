@@ -18,7 +18,7 @@ from logbus.cluster.controller.rules import Standing
 from logbus.cluster.images import BrokerImage
 from logbus.metastore.clusterznodes import Life
 from logbus.metastore.znodes import Assignment
-from logbus.model import LeaderAndIsr, TopicPartition
+from logbus.model import LeaderAndIsr, LogEnd, TopicPartition
 
 ABSENT = -1
 
@@ -121,6 +121,8 @@ class ControllerState:
 
     :ivar brokers: those that live, by id.
     :ivar failed: replicas on living brokers whose log directory failed, by broker.
+    :ivar incomplete: replicas on living brokers that were reported as incomplete, by broker.
+    :ivar log_ends: of partitions without a leader: how far the logs of living brokers go, by broker.
     :ivar leaving: brokers that are shutting down; they stay so until they register again.
     :ivar lives: the lives of brokers that were taken note of; ``lives_version``: of the node that keeps them.
     :ivar feature_level: what all brokers of the cluster can do; ``feature_version``: of the node that keeps it.
@@ -132,6 +134,8 @@ class ControllerState:
     brokers: dict[int, BrokerImage] = field(factory=dict)
     topics: dict[str, TopicRecord] = field(factory=dict)
     failed: dict[int, set[TopicPartition]] = field(factory=dict)
+    incomplete: dict[int, set[TopicPartition]] = field(factory=dict)
+    log_ends: dict[TopicPartition, dict[int, LogEnd]] = field(factory=dict)
     leaving: set[int] = field(factory=set)
     lives: dict[int, Life] = field(factory=dict)
     lives_version: int = ABSENT
@@ -158,7 +162,17 @@ class ControllerState:
         """What a broker can be to one of its partitions."""
         if broker_id not in self.brokers or name in self.failed.get(broker_id, ()):
             return Standing.GONE
-        return Standing.LEAVING if broker_id in self.leaving else Standing.UP
+        if broker_id in self.leaving:
+            return Standing.LEAVING
+        return Standing.INCOMPLETE if name in self.incomplete.get(broker_id, ()) else Standing.UP
+
+    def forget(self, broker_id: int) -> None:
+        """A broker is gone, or begins a new life: what it reported in the one before says nothing any more."""
+        self.failed.pop(broker_id, None)
+        self.incomplete.pop(broker_id, None)
+        self.leaving.discard(broker_id)
+        for ends in self.log_ends.values():
+            ends.pop(broker_id, None)
 
     def partition_phase(self, name: TopicPartition) -> PartitionPhase:
         """See :class:`PartitionPhase`."""
@@ -188,14 +202,14 @@ class ControllerState:
         """The brokers that are to have a replica of anything: a new broker with an empty disk is none of them."""
         return {one for topic in self.topics.values() for record in topic.partitions for one in record.replicas}
 
-    def lost(self, come: Mapping[int, BrokerImage]) -> frozenset[int]:
+    def unclean(self, come: Mapping[int, BrokerImage]) -> frozenset[int]:
         """
-        Those among ``come`` that are back without some of what they had: a registration says it of a process, and is
-        repeated when only a session was replaced.
+        Those among ``come`` that started after an unclean stop: they may be back without some of what they had. A
+        registration says it of a process, and is repeated when only a session was replaced.
         """
         return frozenset(
             number
             for number, broker in come.items()
-            if (broker.unsynced_lost or broker.logs_lost)
+            if (broker.unclean_shutdown or broker.unsynced_lost or broker.logs_lost)
             and (number not in self.lives or self.lives[number].incarnation != broker.incarnation)
         )

@@ -15,6 +15,7 @@ class Tally:
 
     :ivar elections: how often a partition was given a leader, the first time included.
     :ivar unclean_elections: those among them that may have cost committed records.
+    :ivar incomplete_replicas: how often a replica was reported to lack committed records, or to hold damaged ones.
     :ivar isr_changes: how often in-sync replicas changed without an election.
     :ivar events: served by the queue; ``waited_seconds``: until it was their turn, ``event_seconds``: that they took.
     :ivar tenures: how often this broker became the controller; ``taking_office_seconds``: that the last time took.
@@ -23,6 +24,7 @@ class Tally:
 
     elections: int = field(default=0, init=False)
     unclean_elections: int = field(default=0, init=False)
+    incomplete_replicas: int = field(default=0, init=False)
     isr_changes: int = field(default=0, init=False)
     tenures: int = field(default=0, init=False)
     taking_office_seconds: float = field(default=0.0, init=False)

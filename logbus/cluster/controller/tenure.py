@@ -14,12 +14,13 @@ from attrs import define, evolve, field
 from twisted.logger import Logger
 
 from logbus.cluster.controller.announcements import Batch
-from logbus.cluster.controller.election import Election, Lives, Situation, due_elections, situation
+from logbus.cluster.controller.election import NO_LEADER, Election, Lives, Situation, due_elections, situation
 from logbus.cluster.controller.features import admitted, raised_level
 from logbus.cluster.controller.fence import Fence
 from logbus.cluster.controller.isrchanges import granted
 from logbus.cluster.controller.loading import load_brokers, load_state
 from logbus.cluster.controller.reassignment import Move, finished, moved
+from logbus.cluster.controller.replicareports import check_report
 from logbus.cluster.controller.rules import RulesFor, Standing
 from logbus.cluster.controller.sending import Announcer, Delivery
 from logbus.cluster.controller.state import ABSENT, ControllerState, PartitionRecord, TopicRecord, assignment
@@ -30,7 +31,7 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.clusterznodes import FeatureLevelZnode, Life, LivesZnode
 from logbus.metastore.imetastore import Create, Op, Set, Watcher
 from logbus.metastore.znodes import FEATURES, LIVES, PartitionZnode, StateZnode, TopicZnode
-from logbus.model import LeaderAndIsr, TopicPartition
+from logbus.model import LeaderAndIsr, LogEnd, ReplicaReport, TopicPartition
 
 
 @define(eq=False)
@@ -95,8 +96,9 @@ class Tenure:
         )
         self.state.brokers = now
         for number in (*gone, *come):
-            self.state.failed.pop(number, None)
-            self.state.leaving.discard(number)
+            self.state.forget(number)
+        for number in self.state.leaving:
+            now[number] = evolve(now[number], in_controlled_shutdown=True)
         elected = await self.elect(self.state.partitions(), come)
         await self._raise_level()
         self.announcer.announce(Batch(brokers=True, partitions=elected), come)
@@ -161,13 +163,81 @@ class Tenure:
         if broker_id not in self.state.leaving:
             self._log.info("broker {broker} is shutting down", broker=broker_id)
             self.state.leaving.add(broker_id)
+            self.state.brokers[broker_id] = evolve(self.state.brokers[broker_id], in_controlled_shutdown=True)
         concerned = []
         for name in self.state.partitions():
             record = self.state.partition(name)
             if record.state is not None and broker_id in record.state.isr:
                 concerned.append(name)
-        await self.settle(concerned)
+        await self.settle(concerned, Batch(brokers=True))
         return [name for name in concerned if self._leader(name) == broker_id]
+
+    async def report_replicas(
+        self, broker_id: int, broker_epoch: int, reports: Sequence[ReplicaReport]
+    ) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
+        """
+        A broker says that replicas lack committed records, or hold damaged ones: others lead, where they can.
+
+        A broker's own replica counts as incomplete until it says otherwise, or registers again. What it says of its
+        leader counts if it is itself known to have every committed record; the leader is elected no more until it has
+        fetched what it lacks.
+
+        :return: the states after it. FENCED_LEADER_EPOCH, INELIGIBLE_REPLICA, UNKNOWN_TOPIC_OR_PARTITION.
+        :raise ApiError: STALE_BROKER_EPOCH.
+        """
+        await self.check_broker(broker_id, broker_epoch)
+        answers: dict[TopicPartition, LeaderAndIsr | ApiError] = {}
+        taken: list[ReplicaReport] = []
+        for report in reports:
+            name = report.topic_partition
+            try:
+                _, record = self.existing(name)
+                check_report(report, record, self.state.standing(broker_id, name), broker_id)
+            except ApiError as error:
+                answers[name] = error
+                continue
+            taken.append(report)
+            marked = self.state.incomplete.setdefault(report.replica, set())
+            if report.complete:
+                marked.discard(name)
+            else:
+                self._log.error(
+                    "{partition}: the replica on broker {replica} is incomplete, says broker {broker}: {reason}",
+                    partition=name, replica=report.replica, broker=broker_id, reason=report.reason,
+                )  # fmt: skip
+                self.tally.incomplete_replicas += name not in marked
+                marked.add(name)
+        try:
+            await self.settle([report.topic_partition for report in taken])
+        finally:
+            for report in taken:
+                if report.replica != broker_id:
+                    # It is out of the in-sync replicas, and back once it has fetched what it lacks.
+                    self.state.incomplete[report.replica].discard(report.topic_partition)
+        for report in taken:
+            state = self.state.partition(report.topic_partition).state
+            assert state is not None
+            answers[report.topic_partition] = state
+        return answers
+
+    async def note_log_ends(self, broker_id: int, broker_epoch: int, ends: Mapping[TopicPartition, LogEnd]) -> None:
+        """
+        A broker says how far its logs go, of partitions that have no leader: who has most may be elected.
+
+        :raise ApiError: STALE_BROKER_EPOCH.
+        """
+        await self.check_broker(broker_id, broker_epoch)
+        told = []
+        for name, end in ends.items():
+            topic = self.state.topics.get(name.topic)
+            if topic is None or topic.deleting or not 0 <= name.partition < len(topic.partitions):
+                continue
+            record = topic.partitions[name.partition]
+            if record.state is not None and record.state.leader == NO_LEADER and broker_id in record.replicas:
+                self.state.log_ends.setdefault(name, {})[broker_id] = end
+                told.append(name)
+        if told:
+            await self.settle(told)
 
     def _leader(self, name: TopicPartition) -> int | None:
         state = self.state.partition(name).state
@@ -192,10 +262,13 @@ class Tenure:
         :return: whose state changed.
         """
         come = come or {}
-        lost = self.state.lost(come)
-        if lost and (held := lost.intersection(self.state.holders())):
-            self._log.warn("brokers {lost} came back without some of what they had", lost=sorted(held))
-        outcomes = due_elections(self.state, names, self.epoch, self.rules_for, come, lost)
+        unclean = self.state.unclean(come)
+        if unclean and (held := unclean.intersection(self.state.holders())):
+            self._log.warn(
+                "brokers {brokers} did not stop cleanly: they are in sync again once they have fetched what they lack",
+                brokers=sorted(held),
+            )
+        outcomes = due_elections(self.state, names, self.epoch, self.rules_for, come, unclean)
         lives = self.state.lives | {number: Life(one.epoch, one.incarnation) for number, one in come.items()}
         await self.write(outcomes, first=first, last=[self._lives_op(lives)] if come else ())
         if come:
@@ -219,6 +292,8 @@ class Tenure:
         for name, outcome in outcomes.items():
             record = self.state.partition(name)
             before, record.state = record.state, outcome.result
+            if outcome.result.leader != NO_LEADER:
+                self.state.log_ends.pop(name, None)
             self.tally.note(before, outcome)
             if outcome.unclean:
                 self._log.warn(
@@ -267,8 +342,16 @@ class Tenure:
         if changed:
             await self.write(changed)
             self.announcer.announce(Batch(partitions=frozenset(changed)))
+            await self._replace_incomplete(changed)
             await self.finish_moves(changed)
         return answers
+
+    async def _replace_incomplete(self, names: Iterable[TopicPartition]) -> None:
+        """Elect others where a leader is incomplete, as somebody has come into sync who can take its place."""
+        leaders = ((name, self._leader(name)) for name in names)
+        led = [name for name, leader in leaders if leader is not None and name in self.state.incomplete.get(leader, ())]
+        if led:
+            await self.settle(led)
 
     # Reassignment.
 

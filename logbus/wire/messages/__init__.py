@@ -80,6 +80,8 @@ _FAMILIES = {
         1004: "ReportFailed",
         1005: "Forward",
         1006: "AskPlugin",
+        1007: "ReportReplicas",
+        1008: "ReportLogEnds",
     },
     "offsets": {8: "OffsetCommit", 9: "OffsetFetch", 47: "OffsetDelete"},
 }

@@ -1,6 +1,6 @@
 """
 What brokers tell each other: Introduce (1000), Announce (1001), AlterPartitions (1002), ShutDown (1003), ReportFailed
-(1004), Forward (1005), AskPlugin (1006).
+(1004), Forward (1005), AskPlugin (1006), ReportReplicas (1007), ReportLogEnds (1008).
 
 The numbers are ours, far above Kafka's, and never told to clients. Who asks is known from Introduce, which comes first
 on every connection between brokers; the others therefore do not say it again.
@@ -99,6 +99,7 @@ class AnnouncedBroker:
     feature_level: Int16
     rack: String | None = None
     endpoints: list[AnnouncedEndpoint]
+    in_controlled_shutdown: Bool = tagged(0, "0+", default=False, ignorable=True)
 
 
 @struct
@@ -293,3 +294,71 @@ class AskPluginResponse:
     error_code: Int16 = 0
     error_message: String | None = None
     body: Bytes = b""
+
+
+@struct
+class ReportedReplica:
+    """
+    A replica that lacks committed records, or holds damaged ones.
+
+    :ivar replica: the broker that it is on: the one that reports, or its leader.
+    :ivar leader_epoch: the one that the reporter knows.
+    :ivar complete: the replica, reported before, has everything again.
+    """
+
+    topic: String
+    partition: Int32
+    replica: Int32
+    leader_epoch: Int32
+    complete: Bool
+    reason: String
+
+
+@message(1007, versions="0", flexible="0+")
+class ReportReplicasRequest:
+    """A broker reports replicas that must not lead while a complete one can."""
+
+    broker_epoch: Int64
+    replicas: list[ReportedReplica]
+
+
+@message(1007, versions="0", flexible="0+")
+class ReportReplicasResponse:
+    """The answer to :class:`ReportReplicasRequest`: the states after it."""
+
+    error_code: Int16 = 0
+    error_message: String | None = None
+    partitions: list[AlteredPartition] = field(factory=list)
+
+
+@struct
+class ReportedLogEnd:
+    """How far a log goes: the leader epoch of its last record, −1 if it has none, and its end."""
+
+    partition: Int32
+    leader_epoch: Int32
+    end_offset: Int64
+
+
+@struct
+class ReportedLogEnds:
+    """Those of one topic."""
+
+    topic: String
+    partitions: list[ReportedLogEnd]
+
+
+@message(1008, versions="0", flexible="0+")
+class ReportLogEndsRequest:
+    """A broker says how far its logs go, of partitions that have no leader (as GetReplicaLogInfo asks, KIP-966)."""
+
+    broker_epoch: Int64
+    topics: list[ReportedLogEnds]
+
+
+@message(1008, versions="0", flexible="0+")
+class ReportLogEndsResponse:
+    """The answer to :class:`ReportLogEndsRequest`."""
+
+    error_code: Int16 = 0
+    error_message: String | None = None

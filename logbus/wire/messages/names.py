@@ -104,4 +104,6 @@ API_NAMES: dict[int, str] = {
     1004: "ReportFailed",
     1005: "Forward",
     1006: "AskPlugin",
+    1007: "ReportReplicas",
+    1008: "ReportLogEnds",
 }

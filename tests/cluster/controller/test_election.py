@@ -31,7 +31,7 @@ from logbus.cluster.controller.state import (
 from logbus.cluster.images import BrokerImage
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.clusterznodes import Life
-from logbus.model import LeaderAndIsr, TopicPartition, new_topic_id
+from logbus.model import LeaderAndIsr, LogEnd, TopicPartition, new_topic_id
 
 UP, LEAVING, GONE = Standing.UP, Standing.LEAVING, Standing.GONE
 
@@ -54,11 +54,17 @@ def situations(draw: st.DrawFn) -> Situation:
     if len(isr) < rules.enough(len(replicas)):
         eligible = tuple(one for one in replicas if one not in isr and draw(st.booleans()))
     leader = draw(st.sampled_from([NO_LEADER, *isr]))
+    unproven = ()
+    if leader == NO_LEADER:
+        unproven = tuple(one for one in (*isr, *eligible) if draw(st.booleans()))
     current = LeaderAndIsr(
-        leader, draw(st.integers(0, 9)), isr, draw(st.integers(0, 9)), draw(st.integers(0, 9)), eligible
-    )
+        leader, draw(st.integers(0, 9)), isr, draw(st.integers(0, 9)), draw(st.integers(0, 9)), eligible,
+        unproven=unproven,
+    )  # fmt: skip
     standing = {one: draw(st.sampled_from(Standing)) for one in replicas}
-    return Situation(replicas, current, standing.__getitem__, rules, 10)
+    ends = {one: LogEnd(draw(st.integers(-1, 2)), draw(st.integers(0, 2))) for one in replicas if draw(st.booleans())}
+    powerless = draw(st.frozensets(st.sampled_from(replicas)))
+    return Situation(replicas, current, standing.__getitem__, rules, 10, ends, powerless)
 
 
 class ElectionTests(SynchronousTestCase):
@@ -74,20 +80,24 @@ class ElectionTests(SynchronousTestCase):
         self.assertEqual((outcome.leader_epoch, outcome.controller_epoch, outcome.version), (0, 3, 0))
 
     @given(situations(), st.booleans(), living, living)
-    def test_every_decision(self, now: Situation, renew: bool, lost: frozenset[int], shaky: frozenset[int]) -> None:
+    def test_every_decision(self, now: Situation, renew: bool, lost: frozenset[int], others: frozenset[int]) -> None:
         """
-        Only living replicas lead. A clean leader has every committed record: it was in sync or eligible. Nobody comes
+        Only living replicas lead. A clean leader has every committed record: it was in sync or eligible, and has not
+        come back after an unclean stop; or all have that could lead, and it has the longest log of them. Nobody comes
         to be in sync but by leading, or from the eligible ones where no other is left. The epoch grows by one if, and
         only if, somebody is elected; the version by one always. There is an unclean election only where it is allowed
         and nobody else can lead, or where nobody has it all.
         """
-        doubted = shaky - lost
-        outcome = next_leader(now, renew=renew, lost=lost, doubted=doubted)
+        unclean = lost | others
+        outcome = next_leader(now, renew=renew, lost=lost, unclean=unclean)
         current = now.current
         holders = {*current.isr, *current.eligible}
+        sure = holders - unclean - set(current.unproven)
+        left = holders - lost or holders
         if outcome is None:
             if current.leader == NO_LEADER:
-                self.assertEqual(now.up(holders - lost) if holders - lost else now.up(holders), [])
+                self.assertEqual(now.up(sure), [])
+                self.assertTrue(any(now.standing(one) is GONE for one in left) or len(left) > 1 or now.up(left) == [])
             else:
                 self.assertIsNot(now.standing(current.leader), GONE)
             return
@@ -96,29 +106,41 @@ class ElectionTests(SynchronousTestCase):
         self.assertTrue(result.isr)
         self.assertFalse(set(result.isr) & set(result.eligible))
         self.assertLessEqual({*result.isr, *result.eligible}, set(now.replicas))
+        self.assertLessEqual(set(result.unproven), {*result.isr, *result.eligible})
         self.assertIn(result.leader_epoch - current.leader_epoch, (0, 1))
         if result.leader_epoch == current.leader_epoch:
             self.assertEqual(result.leader, current.leader)
         if result.leader == NO_LEADER:
             self.assertLessEqual({*result.isr, *result.eligible}, holders)
+            self.assertLessEqual(left & unclean, set(result.unproven) | lost)
             return
+        self.assertEqual(result.unproven, ())
         self.assertIsNot(now.standing(result.leader), GONE)
         if now.standing(result.leader) is LEAVING:
             self.assertEqual(result.leader, current.leader)
         self.assertIn(result.leader, result.isr)
-        is_new = result.leader_epoch > current.leader_epoch
-        marked = is_new and (outcome.unclean or result.leader in doubted)
-        self.assertEqual(result.unclean_epoch, result.leader_epoch if marked else current.unclean_epoch)
+        if result.leader_epoch == current.leader_epoch:
+            self.assertEqual(result.unclean_epoch, current.unclean_epoch)
+        elif outcome.unclean:
+            self.assertEqual(result.unclean_epoch, result.leader_epoch)
         if outcome.unclean:
-            self.assertTrue(now.rules.unclean_allowed or holders <= lost | doubted)
+            nobody = holders <= lost or (not sure and not now.rules.flushes)
+            self.assertTrue(now.rules.unclean_allowed or nobody)
             self.assertEqual((result.isr, result.eligible), ((result.leader,), ()))
         else:
             self.assertIn(result.leader, holders)
-            sure = set(now.up(current.isr)) - lost - doubted
-            if sure:
-                self.assertIn(result.leader, sure)
-                self.assertFalse({*result.isr, *result.eligible} & doubted)
             self.assertLessEqual({*result.isr, *result.eligible}, holders)
+            if now.up(sure & set(current.isr)):
+                self.assertIn(result.leader, sure)
+                self.assertIs(now.standing(result.leader), UP)
+                self.assertFalse({*result.isr, *result.eligible} & unclean)
+            elif result.leader not in sure:
+                self.assertEqual(now.up(sure), [])
+                self.assertTrue(all(now.standing(one) is not GONE for one in left))
+                if len(left) > 1:
+                    self.assertEqual(now.log_ends[result.leader], max(now.log_ends[one] for one in left))
+                    for one in (*result.isr, *result.eligible):
+                        self.assertTrue(one in sure or now.log_ends[one] == now.log_ends[result.leader])
             if holders - lost:
                 self.assertNotIn(result.leader, lost)
         if len(result.isr) >= now.rules.enough(len(now.replicas)):
@@ -132,7 +154,7 @@ class ElectionTests(SynchronousTestCase):
         Where unclean elections are not allowed: whoever comes and goes, somebody with every committed record can lead
         again. A record is committed while enough are in sync, by them all; those have it for good.
         """
-        now = evolve(now, rules=evolve(now.rules, unclean_allowed=False))
+        now = evolve(now, rules=evolve(now.rules, unclean_allowed=False), current=evolve(now.current, unproven=()))
         having = {*now.current.isr, *now.current.eligible}
         for up, leaving in history:
             now = evolve(now, standing=among(up, leaving))
@@ -146,10 +168,10 @@ class ElectionTests(SynchronousTestCase):
             now = evolve(now, current=result)
         self.assertTrue({*now.current.isr, *now.current.eligible} & having)
 
-    @given(situations(), living)
-    def test_elections_settle(self, now: Situation, lost: frozenset[int]) -> None:
+    @given(situations(), living, living)
+    def test_elections_settle(self, now: Situation, lost: frozenset[int], others: frozenset[int]) -> None:
         """After an election nothing is due until something happens."""
-        outcome = next_leader(now, lost=lost)
+        outcome = next_leader(now, lost=lost, unclean=lost | others)
         if outcome is not None:
             self.assertIsNone(next_leader(evolve(now, current=outcome.result)))
 
@@ -194,47 +216,85 @@ class ElectionTests(SynchronousTestCase):
         assert outcome is not None
         self.assertEqual((outcome.result.leader, outcome.result.leader_epoch, outcome.result.isr), (2, 5, (1, 2)))
 
-    def test_back_with_less(self) -> None:
+    def test_back_without_its_logs(self) -> None:
         """
-        Who lost its last records leads no more where another may have them, alive or not; where nobody could, who led
-        last leads again.
+        Who lost a log directory leads no more where another may have what it held, alive or not; where nobody could,
+        who led last leads again.
         """
         two = Situation((1, 2), LeaderAndIsr(1, 4, (1, 2)), among({1, 2}))
-        outcome = next_leader(two, renew=True, lost={1})
+        outcome = next_leader(two, renew=True, lost={1}, unclean={1})
         assert outcome is not None
         self.assertEqual(outcome.result, LeaderAndIsr(2, 5, (2,), 0, 1))
-        away = next_leader(evolve(two, standing=among({1})), renew=True, lost={1})
+        away = next_leader(evolve(two, standing=among({1})), renew=True, lost={1}, unclean={1})
         assert away is not None
         self.assertEqual(away.result, LeaderAndIsr(NO_LEADER, 5, (2,), 0, 1))
-        both = next_leader(two, renew=True, lost={1, 2})
+        both = next_leader(two, renew=True, lost={1, 2}, unclean={1, 2})
         assert both is not None
         self.assertEqual((both.result, both.unclean), (LeaderAndIsr(1, 5, (1,), 0, 1, (), 5), True))
-        alone = next_leader(evolve(two, current=LeaderAndIsr(1, 4, (1,))), renew=True, lost={1})
+        alone = next_leader(evolve(two, current=LeaderAndIsr(1, 4, (1,))), renew=True, lost={1}, unclean={1})
         assert alone is not None
         self.assertEqual((alone.result, alone.unclean), (LeaderAndIsr(1, 5, (1,), 0, 1, (), 5), True))
 
-    def test_back_without_what_was_not_acknowledged(self) -> None:
+    def test_back_after_an_unclean_stop(self) -> None:
         """
-        Who is back with less, but with all that was acknowledged, leaves the lead to those who have it all, and of
-        several like it to one that did not lead. If it leads, others may cut what they have beyond it.
+        Who did not stop cleanly leaves the in-sync replicas while another is there; with nobody else it waits until
+        all are back who could have more, and the one with the longest log leads. A last member leads at once.
         """
-        two = Situation((1, 2), LeaderAndIsr(1, 4, (1, 2)), among({1, 2}))
-        for what, now, renew, doubted, expected in (
-            ("another has it all", two, True, {1}, LeaderAndIsr(2, 5, (2,), 0, 1)),
-            ("a follower is", two, False, {2}, LeaderAndIsr(1, 4, (1,), 0, 1)),
-            ("both are", two, True, {1, 2}, LeaderAndIsr(2, 5, (1, 2), 0, 1, (), 5)),
-            ("the other is away", evolve(two, standing=among({1})), True, {1}, LeaderAndIsr(1, 5, (1,), 0, 1, (), 5)),
-            (
-                "an eligible one is",
-                evolve(two, current=LeaderAndIsr(-1, 4, (2,), 0, 0, (1,), 3), standing=among({1})),
-                False,
-                {1},
-                LeaderAndIsr(1, 5, (1,), 0, 1, (), 5),
-            ),
-        ):
-            outcome = next_leader(now, renew=renew, doubted=doubted)
+        now = Situation((1, 2, 3), LeaderAndIsr(1, 4, (1, 2, 3)), among({1, 2, 3}), TopicRules(min_insync=2))
+        alone = evolve(now, current=LeaderAndIsr(1, 4, (1,)), standing=among({1}))
+        waits = LeaderAndIsr(NO_LEADER, 5, (1, 2, 3), 0, 1, unproven=(1,))
+        short, long = LogEnd(4, 20), LogEnd(4, 30)
+        later = LogEnd(5, 10)
+        all_back = evolve(now, current=LeaderAndIsr(NO_LEADER, 5, (1, 2), 0, 1, (3,), unproven=(1, 2)))
+        for what, situation, renew, unclean, expected in (
+            ("the others are there", now, True, {1}, LeaderAndIsr(2, 5, (2, 3), 0, 1)),
+            ("a follower", now, False, {2}, LeaderAndIsr(1, 4, (1, 3), 0, 1)),
+            ("all but one", now, True, {1, 2}, LeaderAndIsr(3, 5, (3,), 0, 1)),
+            ("the last member", alone, True, {1}, LeaderAndIsr(1, 5, (1,), 0, 1)),
+            ("the others are away", evolve(now, standing=among({1})), True, {1}, waits),
+            ("all are back, and have not told", all_back, False, {3}, evolve(all_back.current, version=2,
+                                                                          unproven=(1, 2, 3))),
+            ("one has more", evolve(all_back, log_ends={1: short, 2: long, 3: short}), False, {3},
+             LeaderAndIsr(2, 6, (2,), 0, 2)),
+            ("a later epoch has more", evolve(all_back, log_ends={1: short, 2: long, 3: later}), False, {3},
+             LeaderAndIsr(3, 6, (3,), 0, 2)),
+            ("two have as much", evolve(all_back, log_ends={1: long, 2: short, 3: long}), False, {3},
+             LeaderAndIsr(1, 6, (1,), 0, 2, (3,))),
+            ("one is back cleanly", evolve(all_back, log_ends={1: long, 2: long, 3: short}), False, (),
+             LeaderAndIsr(3, 6, (3,), 0, 2)),
+        ):  # fmt: skip
+            outcome = next_leader(situation, renew=renew, unclean=unclean)
             assert outcome is not None, what
             self.assertEqual((outcome.result, outcome.unclean), (expected, False), what)
+
+    def test_back_without_power(self) -> None:
+        """
+        Who lost power has all that was acknowledged, if that was synced: others may cut what they have beyond it. If
+        it was not, records may be lost by its election.
+        """
+        ends = {1: LogEnd(4, 9), 2: LogEnd(4, 7)}
+        two = Situation((1, 2), LeaderAndIsr(2, 4, (1, 2)), among({1, 2}), log_ends=ends, unsynced_lost={1, 2})
+        for rules, is_unclean in ((TopicRules(), False), (TopicRules(flushes=False), True)):
+            outcome = next_leader(evolve(two, rules=rules), renew=True, unclean={1, 2})
+            assert outcome is not None
+            self.assertEqual((outcome.result, outcome.unclean), (LeaderAndIsr(1, 5, (1,), 0, 1, (), 5), is_unclean))
+
+    def test_incomplete(self) -> None:
+        """A replica reported as incomplete leads only while nobody else can, and is in sync no more after that."""
+        now = Situation((1, 2), LeaderAndIsr(1, 4, (1, 2)), {1: Standing.INCOMPLETE, 2: UP}.__getitem__)
+        minimum = evolve(now, current=LeaderAndIsr(1, 4, (1,), 0, 0, (2,)), rules=TopicRules(min_insync=2))
+        alone = evolve(now, current=LeaderAndIsr(1, 4, (1,)))
+        follower = evolve(now, current=LeaderAndIsr(2, 4, (1, 2)))
+        back = evolve(now, current=LeaderAndIsr(NO_LEADER, 4, (1,)))
+        for what, situation, expected in (
+            ("another is in sync", now, LeaderAndIsr(2, 5, (2,), 0, 1)),
+            ("another is eligible", minimum, LeaderAndIsr(2, 5, (2,), 0, 1)),
+            ("nobody else", alone, None),
+            ("a follower", follower, LeaderAndIsr(2, 4, (2,), 0, 1)),
+            ("it is the last", back, LeaderAndIsr(1, 5, (1,), 0, 1)),
+        ):
+            outcome = next_leader(situation)
+            self.assertEqual(None if outcome is None else outcome.result, expected, what)
 
     def test_preferred(self) -> None:
         """The first replica takes over if it lives and is in sync; the ISR stays."""
@@ -324,36 +384,47 @@ class StateTests(SynchronousTestCase):
         self.assertTrue(outcome.unclean)
         self.assertEqual((outcome.result.leader, outcome.result.isr), (1, (1,)))
 
-    def test_losses_by_topic(self) -> None:
-        """
-        Who lost what was not synced is trusted with topics that are synced before they are acknowledged, if nobody
-        else is there; who lost a directory is not.
-        """
+    def test_losses(self) -> None:
+        """Who comes back after an unclean stop is unproven while others are away; who lost a directory has nothing."""
         self.state.topics["t"].partitions = [PartitionRecord((1, 3), LeaderAndIsr(1, 0, (1, 3)))]
-        for image, flushes, leader in (
-            (BrokerImage(1, {}, None, 11, unsynced_lost=True), True, 1),
-            (BrokerImage(1, {}, None, 11, unsynced_lost=True), False, NO_LEADER),
-            (BrokerImage(1, {}, None, 11, logs_lost=True), True, NO_LEADER),
+        for image, isr, unproven in (
+            (BrokerImage(1, {}, None, 11, unsynced_lost=True), (1, 3), (1,)),
+            (BrokerImage(1, {}, None, 11, unclean_shutdown=True), (1, 3), (1,)),
+            (BrokerImage(1, {}, None, 11, logs_lost=True), (3,), ()),
         ):
             self.state.brokers[1] = image
-
-            def rules_for(overrides: object, flushes: bool = flushes) -> TopicRules:
-                return TopicRules(flushes=flushes)
-
-            outcomes = due_elections(self.state, self.state.partitions(), 7, rules_for, {1: image}, {1})
+            outcomes = due_elections(
+                self.state, self.state.partitions(), 7, lambda overrides: TopicRules(), {1: image}, {1}
+            )
             result = outcomes[TopicPartition("t", 0)].result
-            self.assertEqual((result.leader, result.unclean_epoch), (leader, 1 if leader == 1 else -1))
+            self.assertEqual((result.leader, result.isr, result.unproven), (NO_LEADER, isr, unproven))
+
+    def test_log_ends(self) -> None:
+        """What a broker told of its logs counts until it is gone."""
+        name = TopicPartition("t", 0)
+        current = LeaderAndIsr(NO_LEADER, 0, (1, 2), unproven=(1, 2))
+        self.state.topics["t"].partitions = [PartitionRecord((1, 2), current)]
+        self.state.log_ends = {name: {1: LogEnd(0, 1), 2: LogEnd(0, 2)}}
+
+        def due() -> int:
+            found = due_elections(self.state, [name], 7, lambda overrides: TopicRules())
+            return found[name].result.leader if found else NO_LEADER
+
+        self.assertEqual(due(), 2)
+        self.state.forget(1)
+        self.assertEqual(due(), NO_LEADER)
 
     def test_lives(self) -> None:
         """Who came is told by the registration's epoch; a loss is one of the process, and is heard of once."""
         one, two = UUID(int=1), UUID(int=2)
         self.state.brokers = {
             1: BrokerImage(1, {}, None, 10, one, unsynced_lost=True),
-            2: BrokerImage(2, {}, None, 10, two, unsynced_lost=True),
+            2: BrokerImage(2, {}, None, 10, two, unclean_shutdown=True),
             3: BrokerImage(3, {}, None, 10, two),
             4: BrokerImage(4, {}, None, 10, two, logs_lost=True),
+            5: BrokerImage(5, {}, None, 10, two, unclean_shutdown=True),
         }
-        self.state.lives = {1: Life(10, one), 2: Life(9, two), 4: Life(9, one)}
+        self.state.lives = {1: Life(10, one), 2: Life(9, two), 4: Life(9, one), 5: Life(9, one)}
         come = self.state.come()
-        self.assertEqual(sorted(come), [2, 3, 4])
-        self.assertEqual(self.state.lost(come), {4})
+        self.assertEqual(sorted(come), [2, 3, 4, 5])
+        self.assertEqual(self.state.unclean(come), {4, 5})

@@ -11,7 +11,7 @@ from logbus.cluster.topics import NewTopic
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.imetastore import Op
 from logbus.metastore.memory import MemoryEnsemble
-from logbus.model import LeaderAndIsr, TopicPartition
+from logbus.model import IsrChange, LeaderAndIsr, LogEnd, ReplicaReport, TopicPartition
 from tests.cluster.control import Node
 from tests.cluster.controller.test_service import T0, ControllerCase
 
@@ -151,15 +151,52 @@ class LossTests(ThreeBrokers):
         self.assertEqual(self.seen(self.nodes[0], TopicPartition("u", 0)).leader, 1)
 
     def test_another_may_have_it(self) -> None:
-        """While the other is away the partition waits for it."""
+        """While the other is away the partition waits for it; it leads if it stopped cleanly."""
         self.create(self.nodes[0], [1, 2], configs={"flush.before.ack": "false", "min.insync.replicas": "2"})
         self.nodes[2].crash()
         self.nodes[1].crash()
         self.assertEqual(self.seen(self.nodes[0]), LeaderAndIsr(-1, 1, (1,), 1, 2, (2,)))
         self.back(1, unsynced_lost=True)
-        self.assertEqual(self.seen(self.nodes[0]), LeaderAndIsr(-1, 1, (2,), 1, 3))
+        self.assertEqual(self.seen(self.nodes[0]), LeaderAndIsr(-1, 1, (1,), 1, 3, (2,), unproven=(1,)))
         self.cluster.started(2)
-        self.assertEqual(self.seen(self.nodes[0]).leader, 2)
+        self.assertEqual(self.seen(self.nodes[0]), LeaderAndIsr(2, 2, (2,), 1, 4))
+
+    def test_all_stopped_uncleanly(self) -> None:
+        """When all are back who may have every record, the one with the longest log leads."""
+        self.create(self.nodes[0], [1, 2], configs={"min.insync.replicas": "2"})
+        self.nodes[2].crash()
+        self.nodes[1].crash()
+        name = TopicPartition("t", 0)
+        for broker, end in ((1, 7), (2, 9)):
+            node = self.back(broker, unclean_shutdown=True)
+            self.assertEqual(self.seen(self.nodes[0]).leader, -1)
+            self.told(node, name, LogEnd(1, end))
+        self.assertEqual(self.seen(self.nodes[0]), LeaderAndIsr(2, 2, (2,), 1, 5))
+
+    def told(self, node: Node, name: TopicPartition, end: LogEnd) -> None:
+        """A broker says how long its log is."""
+        self.successResultOf(
+            self.nodes[0].controller.submit(
+                lambda tenure: tenure.note_log_ends(node.broker_id, node.membership.epoch, {name: end})
+            )
+        )
+
+    def test_the_last_in_sync(self) -> None:
+        """A last member leads at once after an unclean stop: there is nobody to wait for."""
+        self.create(self.nodes[0], [1])
+        self.nodes[1].crash()
+        self.back(1, unclean_shutdown=True)
+        self.assertEqual(self.seen(self.nodes[0]), LeaderAndIsr(1, 2, (1,), 1, 2))
+
+    def test_back_within_its_session(self) -> None:
+        """A leader that stopped uncleanly leads no more, though its registration was never missed."""
+        self.create(self.nodes[0], [1, 2, 0])
+        watching = self.nodes[0].store
+        watching.suspend()
+        self.nodes[1].crash()
+        self.back(1, unclean_shutdown=True)
+        watching.resume()
+        self.assertEqual((self.stored().leader, self.stored().isr), (2, (2, 0)))
 
     def test_noticed_by_the_next_controller(self) -> None:
         """A broker that restarted while there was no controller is found out, once."""
@@ -178,3 +215,77 @@ class LossTests(ThreeBrokers):
             again.store.expire()
             self.assertEqual(self.controller_epoch(), epoch + 1, number)
         self.assertEqual(self.stored().isr, (2,))
+
+
+class ReportTests(ThreeBrokers):
+    """Replicas that were reported as incomplete."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.name = TopicPartition("t", 0)
+        self.create(self.nodes[0], [1, 2, 0])
+
+    def report(self, broker: int, replica: int, epoch: int = 0, *, complete: bool = False) -> LeaderAndIsr | ApiError:
+        """What a broker says of a replica, and the answer."""
+        said = ReplicaReport(self.name, replica, epoch, "a batch is damaged", complete)
+        node = self.nodes[broker]
+        answers = self.successResultOf(
+            self.nodes[0].controller.submit(
+                lambda tenure: tenure.report_replicas(broker, node.membership.epoch, [said])
+            )
+        )
+        return answers[self.name]
+
+    def test_its_own(self) -> None:
+        """It leads no more, is not in sync until it says that it has everything, and may be after that."""
+        self.assertEqual(self.report(1, 1), LeaderAndIsr(2, 1, (2, 0), 1, 1))
+        change = IsrChange(self.name, 1, 1, (2, 0, 1), (-1, -1, self.nodes[1].membership.epoch))
+        self.assertEqual(self.altered(2, change), ErrorCode.INELIGIBLE_REPLICA)
+        self.report(1, 1, complete=True)
+        self.assertEqual(self.altered(2, change), (2, 0, 1))
+
+    def altered(self, broker: int, change: IsrChange) -> object:
+        """The outcome of a leader's request for other in-sync replicas."""
+        node = self.nodes[broker]
+        answers = self.successResultOf(
+            self.nodes[0].controller.submit(
+                lambda tenure: tenure.alter_partitions(broker, node.membership.epoch, [change])
+            )
+        )
+        answer = answers[self.name]
+        return answer.code if isinstance(answer, ApiError) else answer.isr
+
+    def test_with_nobody_else(self) -> None:
+        """It leads on while there is nobody else, until somebody comes into sync."""
+        self.nodes[2].crash()
+        self.nodes[0].controller.submit(lambda tenure: tenure.shut_down(0, self.nodes[0].membership.epoch))
+        self.assertEqual(self.stored().isr, (1,))
+        answer = self.report(1, 1)
+        self.assertEqual(answer, self.stored())
+        self.assertEqual(self.stored().leader, 1)
+        back = self.cluster.started(2)
+        self.nodes[2] = back
+        change = IsrChange(self.name, 0, self.stored().version, (1, 2), (-1, back.membership.epoch))
+        self.altered(1, change)
+        self.assertEqual((self.stored().leader, self.stored().isr), (2, (2,)))
+
+    def test_a_leaders(self) -> None:
+        """A follower in sync knows that its leader lacks records: another leads, and the leader may come back."""
+        self.assertEqual(self.report(2, 1), LeaderAndIsr(2, 1, (2, 0), 1, 1))
+        change = IsrChange(self.name, 1, 1, (2, 0, 1), (-1, -1, self.nodes[1].membership.epoch))
+        self.assertEqual(self.altered(2, change), (2, 0, 1))
+
+    def test_refused(self) -> None:
+        """Not of a former leader, nor by one that may lack records itself."""
+        for broker, replica, epoch, code in (
+            (2, 1, 7, ErrorCode.FENCED_LEADER_EPOCH),
+            (2, 0, 0, ErrorCode.FENCED_LEADER_EPOCH),
+        ):
+            answer = self.report(broker, replica, epoch)
+            assert isinstance(answer, ApiError)
+            self.assertEqual(answer.code, code)
+        self.altered(1, IsrChange(self.name, 0, 0, (1, 0)))
+        answer = self.report(2, 1)
+        assert isinstance(answer, ApiError)
+        self.assertEqual(answer.code, ErrorCode.INELIGIBLE_REPLICA)
+        self.assertEqual(self.stored().leader, 1)
