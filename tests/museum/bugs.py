@@ -14,6 +14,7 @@ from twisted.internet.defer import Deferred
 from logbus.cluster.controller import election, isrchanges
 from logbus.cluster.controller.election import Election, Situation
 from logbus.cluster.controller.fence import Fence
+from logbus.cluster.controller.state import ControllerState
 from logbus.cluster.followers import NEVER, Follower
 from logbus.cluster.following import Followed
 from logbus.cluster.leaderfetch import LeaderFetch
@@ -151,7 +152,7 @@ BUGS: dict[str, Bug] = {
     "a sync that failed counts as done": Bug(((GroupCommit, "_failed", _failed_is_done),), DISK, 10),
     "the minimum of replicas is not looked at": Bug(((Role, "has_enough_replicas", True),), ALONE, 15),
     "who lost its page cache stays in sync": Bug(
-        ((election, "_trusted", lambda current, lost: (current.isr, current.eligible, False)),), NO_FLUSH, 10
+        ((ControllerState, "unclean", lambda self, come: frozenset()),), NO_FLUSH, 10
     ),
     "who is behind joins the ISR": Bug(((Partition, "_may_join", lambda *_: True),), SLOW, 15),
     "a leader that is replaced acknowledges what it has": Bug(
