@@ -1,22 +1,47 @@
 """
-Memory for requests, shared by all connections of a broker.
+Memory for requests, shared by all connections of a broker (Kafka's ``queued.max.request.bytes``).
 
-A frame larger than a connection's first buffer has its length reserved here before the buffer grows. When memory is
-short, connections wait in the order in which they asked, and what others keep for their next large frame is called in.
+Memory is reserved as the bytes of a frame arrive, so what a peer announces costs nothing. A connection may hold as much
+as is still free after it, and an address three times as much: the dynamic thresholds of shared-memory switches
+(Choudhury and Hahne, 1998). The share of each shrinks as memory fills up, so a small frame always finds room beside
+large ones, however many there are.
+
+Connections above their share wait, those that hold the least first. One of them at a time is given what its frame
+needs from beyond the total, where nobody else misses it: half frames cannot hold each other up. While somebody waits,
+connections whose frames hardly move are closed.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import insort
+from collections import Counter
+from itertools import count
 from typing import Protocol
 
 from attrs import define, field
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from logbus.net.metrics import NetMetrics
+
+HOST_SHARE = 3
+"""An address may hold so many times what is free: of all memory, three quarters at most."""
+
+SLOWEST = 16 * 1024
+"""Bytes a second that a frame must bring while others wait for memory."""
+
+PATIENCE = 3
+"""Seconds that a frame may be slower than that."""
+
+# Waiting connections looked at for one that fits, if the first in line are above the share of their address.
+_LOOKED_AT = 64
 
 
 class Holder(Protocol):
     """A connection, as the budget sees it."""
+
+    @property
+    def host(self) -> str:
+        """The peer's address; empty where there is none (UNIX sockets), which no share is counted for."""
 
     def memory_granted(self, size: int) -> None:
         """The ``size`` bytes that were waited for are reserved now."""
@@ -24,24 +49,48 @@ class Holder(Protocol):
     def give_back_memory(self) -> None:
         """Release what is held without need."""
 
+    def progress(self) -> tuple[int, int] | None:
+        """Frames received, and bytes of the unfinished one; None if it is not the peer that is waited for."""
+
+    def evict(self, why: str) -> None:
+        """Close the connection, and forget the reservation."""
+
+
+@define(eq=False, order=False)
+class _Waiter:
+    """A connection that waits for ``size`` more bytes."""
+
+    holder: Holder
+    size: int
+
 
 @define(eq=False)
 class RequestBudget:
     """
     Bytes that all frames being received may take together.
 
-    Even a frame larger than all of ``total`` is admitted when nothing else is reserved: one request always gets
-    through.
+    The total is exceeded by one frame at most, and by what transports with memory of their own had received already.
 
     :ivar total: bytes (``queued.max.request.bytes``).
+    :ivar clock: measures how quickly frames arrive while somebody waits; without it nobody is closed.
     """
 
     total: int
     metrics: NetMetrics = field(factory=NetMetrics)
+    clock: IReactorTime | None = None
     _used: int = field(default=0, init=False)
     _held: dict[Holder, int] = field(factory=dict, init=False)
-    _waiting: deque[tuple[Holder, int]] = field(factory=deque, init=False)
+    _by_host: Counter[str] = field(factory=Counter, init=False)
+    # Ordered by what each would hold, then by when it came.
+    _line: list[tuple[int, int, _Waiter]] = field(factory=list, init=False)
+    _entries: dict[Holder, tuple[int, int, _Waiter]] = field(factory=dict, init=False)
+    _numbers: count[int] = field(factory=count, init=False)
+    # The one that may go beyond its share, and how far it went.
+    _privileged: Holder | None = field(default=None, init=False)
+    _beyond: int = field(default=0, init=False)
     _granting: bool = field(default=False, init=False)
+    _timer: IDelayedCall | None = field(default=None, init=False)
+    _seen: dict[Holder, tuple[tuple[int, int], int]] = field(factory=dict, init=False)
 
     @property
     def used(self) -> int:
@@ -51,52 +100,108 @@ class RequestBudget:
     @property
     def short(self) -> bool:
         """Whether someone waits; then nobody keeps more than it needs."""
-        return bool(self._waiting)
+        return bool(self._line)
 
     def reserve(self, holder: Holder, size: int) -> None:
         """
         Reserve ``size`` more bytes; ``holder`` hears of it by ``memory_granted``, at once if they are free.
+
+        :param size: 0: wait until what is held already is within the connection's share.
         """
-        if not self._waiting and self._take(holder, size):
-            holder.memory_granted(size)
+        if self._fits(holder, size):
+            self._put(holder, size)
+        elif holder is self._privileged:
+            self._put_beyond(size)
+        else:
+            self._wait(holder, size)
             return
-        self._waiting.append((holder, size))
-        # What connections keep for their next frame may be enough.
-        for other in list(self._held):
-            other.give_back_memory()
+        holder.memory_granted(size)
+
+    def _wait(self, holder: Holder, size: int) -> None:
+        was_short = self.short
+        entry = (self._held.get(holder, 0) + size, next(self._numbers), _Waiter(holder, size))
+        insort(self._line, entry)
+        self._entries[holder] = entry
+        if not was_short:
+            self._look_later()
+            # What connections keep for their next frame may be enough. From now on none keeps any.
+            for other in list(self._held):
+                other.give_back_memory()
         self._grant()
 
     def try_reserve(self, holder: Holder, size: int) -> bool:
         """Reserve ``size`` more bytes if they are free; do not wait."""
-        return not self._waiting and self._take(holder, size)
-
-    def release(self, holder: Holder) -> None:
-        """Take back everything ``holder`` reserved, and wake those it is enough for, first come first served."""
-        size = self._held.pop(holder, 0)
-        if size:
-            self._used -= size
-            self.metrics.request_memory = self._used
-            self._grant()
-
-    def forget(self, holder: Holder) -> None:
-        """A connection is gone: what it held is free and what it waited for is not wanted any more."""
-        if self._waiting:
-            self._waiting = deque(entry for entry in self._waiting if entry[0] is not holder)
-        if holder in self._held:
-            self.release(holder)
-        else:
-            self._grant()
-
-    def _take(self, holder: Holder, size: int) -> bool:
-        if self._used and self._used + size > self.total:
+        if self.short or not self._fits(holder, size):
             return False
         self._put(holder, size)
         return True
 
+    def charge(self, holder: Holder, size: int) -> None:
+        """Count ``size`` bytes that were received already, by a transport that has memory of its own."""
+        self._put(holder, size)
+
+    def release(self, holder: Holder, size: int | None = None) -> None:
+        """
+        Take back ``size`` bytes of what ``holder`` reserved, or all, and serve those who wait.
+
+        :param size: 0: nothing but the privilege to go beyond its share, which ends with a frame.
+        """
+        held = self._held.get(holder, 0)
+        size = held if size is None else min(size, held)
+        if not size and holder is not self._privileged:
+            return
+        self._end_privilege(holder)
+        if size == held:
+            self._held.pop(holder, None)
+        else:
+            self._held[holder] = held - size
+        self._count(holder, -size)
+        self._grant()
+
+    def forget(self, holder: Holder) -> None:
+        """A connection is gone: what it held is free and what it waited for is not wanted any more."""
+        self._leave_line(holder)
+        self._end_privilege(holder)
+        self.release(holder)
+        self._grant()
+
+    def _fits(self, holder: Holder, size: int) -> bool:
+        free = self.total - (self._used - self._beyond) - size
+        if self._held.get(holder, 0) + size > free:
+            return False
+        host = holder.host
+        if not host:
+            return True
+        beyond = self._beyond if self._privileged is not None and self._privileged.host == host else 0
+        return self._by_host[host] - beyond + size <= HOST_SHARE * free
+
     def _put(self, holder: Holder, size: int) -> None:
+        if size:
+            self._held[holder] = self._held.get(holder, 0) + size
+            self._count(holder, size)
+
+    def _put_beyond(self, size: int) -> None:
+        assert self._privileged is not None, "one that goes beyond its share has the privilege to"
+        self._beyond += size
+        self._put(self._privileged, size)
+
+    def _end_privilege(self, holder: Holder) -> None:
+        if holder is self._privileged:
+            self._privileged, self._beyond = None, 0
+
+    def _count(self, holder: Holder, size: int) -> None:
         self._used += size
-        self._held[holder] = self._held.get(holder, 0) + size
         self.metrics.request_memory = self._used
+        host = holder.host
+        if host:
+            self._by_host[host] += size
+            if not self._by_host[host]:
+                del self._by_host[host]
+
+    def _leave_line(self, holder: Holder) -> None:
+        entry = self._entries.pop(holder, None)
+        if entry is not None:
+            self._line.remove(entry)
 
     def _grant(self) -> None:
         # A grant may make its holder release something, which comes back here; the outer loop sees to it.
@@ -104,15 +209,60 @@ class RequestBudget:
             return
         self._granting = True
         try:
-            while self._waiting:
-                holder, size = self._waiting[0]
-                if not self._take(holder, size):
-                    # Invariant: someone makes progress. When all that is reserved belongs to those who wait for
-                    # more, nobody would ever release anything.
-                    if self._held.keys() - {waiting for waiting, _ in self._waiting}:
-                        return
-                    self._put(holder, size)
-                self._waiting.popleft()
-                holder.memory_granted(size)
+            while self._line:
+                waiter = self._next()
+                if waiter is not None:
+                    self._put(waiter.holder, waiter.size)
+                elif self._privileged is None:
+                    waiter = self._line[0][2]
+                    self._privileged = waiter.holder
+                    self._put_beyond(waiter.size)
+                else:
+                    return
+                self._leave_line(waiter.holder)
+                waiter.holder.memory_granted(waiter.size)
         finally:
             self._granting = False
+        self._look_no_more()
+
+    def _next(self) -> _Waiter | None:
+        """The first in line whose share allows what it asks for."""
+        waiters = (waiter for _, _, waiter in self._line[:_LOOKED_AT])
+        return next((waiter for waiter in waiters if self._fits(waiter.holder, waiter.size)), None)
+
+    # Who is too slow, while others wait.
+
+    def _look_later(self) -> None:
+        if self.clock is not None and self._timer is None:
+            self._timer = self.clock.callLater(1.0, self._look)
+
+    def _look_no_more(self) -> None:
+        self._seen.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = None
+        seen, slow = self._seen, []
+        self._seen = {}
+        for holder in self._held:
+            if holder in self._entries:
+                continue
+            progress = holder.progress()
+            if progress is None:
+                continue
+            (frames, size), seconds = seen.get(holder, ((-1, 0), 0))
+            seconds = seconds + 1 if progress[0] == frames and progress[1] < size + SLOWEST else 0
+            if seconds < PATIENCE:
+                self._seen[holder] = (progress, seconds)
+            else:
+                slow.append(holder)
+        for holder in slow:
+            holder.evict(
+                f"memory for requests is short (queued.max.request.bytes), and its frame brought less than {SLOWEST} "
+                f"bytes a second for {PATIENCE} s"
+            )
+            self.forget(holder)
+        if self._line:
+            self._look_later()

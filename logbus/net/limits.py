@@ -22,7 +22,8 @@ class ConnectionLimits:
     :ivar max_connections_per_ip: and per address (``max.connections.per.ip``).
     :ivar per_ip_overrides: other limits for some addresses (``max.connections.per.ip.overrides``).
     :ivar idle_seconds: after which a silent connection is closed (``connections.max.idle.ms``).
-    :ivar frame_seconds: in which a frame that was begun must be complete.
+    :ivar frame_seconds: in which a frame that was begun must be complete; time in which we do not read is not counted.
+    :ivar frame_rate: bytes a second that a frame must bring after that.
     :ivar send_buffer: bytes the kernel holds on their way to a peer (``socket.send.buffer.bytes``); −1 lets it decide.
     :ivar turn_requests: requests served for one connection before others have their turn.
     :ivar turn_bytes: bytes of requests served likewise.
@@ -36,6 +37,7 @@ class ConnectionLimits:
     per_ip_overrides: Mapping[str, int] = field(factory=dict)
     idle_seconds: float = 600.0
     frame_seconds: float = 30.0
+    frame_rate: int = 256 * 1024
     send_buffer: int = 256 * 1024
     turn_requests: int = 64
     turn_bytes: int = 1024 * 1024

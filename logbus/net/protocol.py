@@ -76,7 +76,7 @@ class KafkaServerFactory(Factory):
 
     @budget.default
     def _budget(self) -> RequestBudget:
-        return RequestBudget(256 * 1024 * 1024, self.metrics)
+        return RequestBudget(256 * 1024 * 1024, self.metrics, self.clock)
 
     @ledger.default
     def _ledger(self) -> ConnectionLedger:

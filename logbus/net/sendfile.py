@@ -193,6 +193,7 @@ class StreamCarrier:
         self._parts: deque[Part] = deque()
         self._gate = Gate(self._loaded, metrics)
         self._paused = False
+        self._reading = True
         self._pumping = False
         self._closing = False
         transport.registerProducer(self, True)
@@ -228,11 +229,14 @@ class StreamCarrier:
 
     def pause_reading(self) -> None:
         """Receive nothing for now."""
-        self._transport.pauseProducing()
+        if self._reading:
+            self._reading = False
+            self._transport.pauseProducing()
 
     def resume_reading(self) -> None:
         """Receive again."""
-        if not self._closing:
+        if not self._reading and not self._closing:
+            self._reading = True
             self._transport.resumeProducing()
 
     def loseConnection(self) -> None:
@@ -270,6 +274,10 @@ class StreamCarrier:
             self._pumping = False
         if self._closing and not self._parts:
             self._transport.unregisterProducer()
+            if not self._reading:
+                # TLS ends when the peer has said so, too.
+                self._reading = True
+                self._transport.resumeProducing()
             self._transport.loseConnection()
 
     def _next_piece(self) -> bytes:
@@ -277,6 +285,11 @@ class StreamCarrier:
         part = self._parts[0]
         if not isinstance(part, FileSlice):
             self._parts.popleft()
+            if len(part) > 2 * _JOIN:
+                # The transport below keeps what it is given, and says only afterwards that it has enough.
+                rest = memoryview(part)
+                self._parts.appendleft(rest[2 * _JOIN :])
+                return bytes(rest[: 2 * _JOIN])
             small = [bytes(part)]
             size = len(part)
             while self._parts and size < _JOIN and not isinstance(part := self._parts[0], FileSlice):

@@ -31,7 +31,7 @@ from logbus.net.sendfile import StreamCarrier
 from logbus.records.slices import Parts
 from logbus.wire.codegen import ELEMENTS_PER_STEP
 from logbus.wire.connection import Request, ServerConnection
-from logbus.wire.framing import FrameBuffer
+from logbus.wire.framing import FLOOR, FrameBuffer
 from logbus.wire.repeats import Refrain, Repeats, Run
 
 Answer: TypeAlias = Any
@@ -117,9 +117,11 @@ class KafkaServerProtocol(Protocol):
         self._grown = 0
         self._later: IDelayedCall | None = None
         self._leaving: IDelayedCall | None = None
-        # Where the periodic sweep found this connection, and since when it is there.
-        self._mark = (0, 0)
-        self._still_since = self._whole_since = listener.clock.seconds()
+        # Where the periodic sweep found this connection, since when it is there, and for how many seconds it has
+        # been the peer's turn to complete the frame at the head.
+        self._mark = (0, 0, 0)
+        self._still_since = self._checked = listener.clock.seconds()
+        self._frame_age: float | None = None
 
     # What Twisted calls.
 
@@ -139,12 +141,16 @@ class KafkaServerProtocol(Protocol):
         self.metrics.bytes_in += len(data)
         if self._stops & _CLOSING:
             return
-        self.frames.append(data)
+        frames = self.frames
+        frames.append(data)
+        received = frames.capacity - FLOOR - self._grown
+        if received > 0:
+            self._grown += received
+            self._budget.charge(self, received)
         self.frames_ready()
-        if self._stops & _CLOSING:
-            return
-        if self._stops & ~(_BLOCKED | _LATER) or (self._stops and self.frames.held > _MOST_AHEAD):
-            # Reading on while it waits for an answer is how the loss of a connection is noticed.
+        if received > 0 and not self._stops and frames.partial:
+            self._wait_for_memory(0)
+        if not (self._stops & _CLOSING or self._may_read()):
             self._carrier.pause_reading()
 
     def readConnectionLost(self) -> None:
@@ -201,21 +207,44 @@ class KafkaServerProtocol(Protocol):
 
     # What the budget calls.
 
+    @property
+    def host(self) -> str:
+        """The peer's address; empty on a UNIX socket."""
+        return self.context.host
+
     def memory_granted(self, size: int) -> None:
-        """The next frame may have its memory now."""
+        """The next frame may have more memory now."""
         self._grown += size
-        self.frames.grow(self.frames.capacity + size)
         self._stops &= ~_MEMORY
+        try:
+            self.frames.grow(self.frames.capacity + size)
+        except (OSError, MemoryError) as e:
+            self._complain("no memory for its request: {error}", e)
+            self._close()
+            return
         if not self._stops:
             self._carrier.resume_reading()
 
     def give_back_memory(self) -> None:
-        """Shrink the buffer if nothing is in it."""
-        if self._blocker is not None and self._blocker.request.held:
-            return  # Its frame is still in use.
-        if self.frames.shrink() and self._grown:
-            self._grown = 0
-            self._budget.release(self)
+        """Shrink the buffer to what is in it, as far as that is worth it."""
+        if self._frame_in_use:
+            return
+        self.frames.shrink()
+        spare = self._grown - (self.frames.capacity - FLOOR)
+        if spare > 0:
+            self._grown -= spare
+            self._budget.release(self, spare)
+
+    def progress(self) -> tuple[int, int] | None:
+        """Frames received, and bytes of the unfinished one; None if it is not the peer that is waited for."""
+        frames = self.frames
+        if self._stops & ~_UNSENT or not frames.partial:
+            return None
+        return self.requests, frames.held
+
+    def evict(self, why: str) -> None:
+        """Close the connection: others need the memory that its frame does not fill."""
+        self._expire(why)
 
     # What the listener calls.
 
@@ -224,17 +253,20 @@ class KafkaServerProtocol(Protocol):
         Close the connection if the peer has been silent for too long, or has left a frame unfinished. Called now and
         then; nothing on the way of a request looks at the clock.
         """
-        mark = (self.requests, self._carrier.unsent)
+        seconds, self._checked = now - self._checked, now
+        mark = (self.requests, self._carrier.unsent, self.frames.held)
+        if mark[0] != self._mark[0] or not self.frames.partial:
+            self._frame_age = None
+        elif not self._stops:
+            # While we do not read, an unfinished frame is not the peer's fault; but that makes it no younger.
+            self._frame_age = 0.0 if self._frame_age is None else self._frame_age + seconds
+            if self._frame_age >= self._limits.frame_seconds + self.frames.held / self._limits.frame_rate:
+                self._expire(f"a frame was not complete after {self._frame_age:.0f} s")
         if mark != self._mark:
             self._mark = mark
-            self._still_since = self._whole_since = now
+            self._still_since = now
             return
         self.give_back_memory()
-        # While we do not read, an unfinished frame is not the peer's fault.
-        if self._stops or not self.frames.partial:
-            self._whole_since = now
-        elif now - self._whole_since >= self._limits.frame_seconds:
-            self._expire(f"a frame was not complete after {now - self._whole_since:.0f} s")
         # One that was told to close and does not even take what is left has less time.
         patience = self._limits.frame_seconds if self._stops & _CLOSING else self._limits.idle_seconds
         if not self._pending and now - self._still_since >= patience:
@@ -331,13 +363,36 @@ class KafkaServerProtocol(Protocol):
             self._flush()
         if self._ended:
             self._finish_if_ended()
-        elif self._grown and not frames.held and (self._grown > _KEEP or self._budget.short):
+            return
+        if served or not frames.held:
+            self._give_back_what_is_much()
+        if not self._stops and frames.held and (shortage := frames.shortage):
+            self._wait_for_memory(shortage)
+
+    @property
+    def _frame_in_use(self) -> bool:
+        """Whether the last frame is looked at still, though its request was handed to the router."""
+        return self._blocker is not None and self._blocker.request.held
+
+    def _give_back_what_is_much(self) -> None:
+        """A frame is complete: what it took is needed no more, or needed by others."""
+        if self._grown and (self._grown > _KEEP or self._budget.short) and not self._frame_in_use:
             self.give_back_memory()
-        elif not self._stops and frames.held and (shortage := frames.shortage):
-            self._stops |= _MEMORY
-            self._budget.reserve(self, shortage)
-            if self._stops & _MEMORY:
-                self._throttle()
+            self._budget.release(self, 0)
+
+    def _wait_for_memory(self, size: int) -> None:
+        self._stops |= _MEMORY
+        self._budget.reserve(self, size)
+        if self._stops & _MEMORY:
+            self._throttle()
+
+    def _may_read(self) -> bool:
+        """
+        Whether more may be received. Reading on while an answer is not ready is how the loss of a connection is
+        noticed; but what waits in our memory is bounded, whatever transport it came through.
+        """
+        stops = self._stops
+        return not stops or (not stops & ~(_BLOCKED | _LATER) and self.frames.held <= _MOST_AHEAD)
 
     def _known_as(self, client_id: str | None) -> RequestContext:
         """Who asks, under the name that the request bears."""
@@ -463,16 +518,21 @@ class KafkaServerProtocol(Protocol):
         """One reason to wait is gone."""
         self._stops &= ~reason
         if not self._stops:
-            self._carrier.resume_reading()
+            # Before more is received: one that sends faster than it is served would else fill our memory.
             if not self._serving:
                 self._serve()
+            if self._may_read():
+                self._carrier.resume_reading()
 
     def _go_on_later(self, reason: int) -> None:
         self._stops &= ~reason
         if not self._stops:
-            self._carrier.resume_reading()
-            if self.frames.held and not self._serving:
+            if not self.frames.held:
+                self._give_back_what_is_much()
+            elif not self._serving:
                 self._serve_later()
+            if self._may_read():
+                self._carrier.resume_reading()
 
     def _serve_later(self) -> None:
         self._stops |= _LATER

@@ -2,8 +2,8 @@
 Frames out of a stream: each message is preceded by its length, four bytes, big endian.
 
 The buffer is its own memory, filled from outside (``recv_into`` the room it offers) and parsed in place. Nothing here
-grows because a peer says so: an announced length is checked against the limit first, and growing to it is a decision
-of the one who owns the buffer.
+grows because a peer says so: an announced length is checked against the limit first, memory is taken in steps as the
+bytes arrive, and each step is a decision of the one who owns the buffer.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ FLOOR = 4096
 _LARGE = 65536
 _MAPPED = 1 << 18
 _MOST_AT_ONCE = 1 << 20
+_LEAST_STEP = 4096
 _read_length = struct.Struct(">i").unpack_from
 
 _ALERT = 0x15
@@ -62,20 +63,23 @@ class FrameBuffer:
         nothing of an oversized frame is ever waited for.
     """
 
-    __slots__ = ("_buffer", "_end", "_floor", "_start", "_view", "limit")
+    __slots__ = ("_buffer", "_end", "_floor", "_start", "_usable", "_view", "limit")
 
     def __init__(self, limit: int, floor: int = FLOOR) -> None:
         self.limit = limit
         self._floor = floor
         self._buffer: bytearray | mmap.mmap = _memory(floor)
         self._view = memoryview(self._buffer)
+        # Bytes from the beginning of the memory that may be filled. The rest of a large frame's memory is an address
+        # range which the kernel has not backed yet.
+        self._usable = floor
         self._start = 0
         self._end = 0
 
     @property
     def capacity(self) -> int:
-        """Bytes of memory held."""
-        return len(self._buffer)
+        """Bytes of memory that may be used."""
+        return self._usable
 
     @property
     def held(self) -> int:
@@ -90,9 +94,17 @@ class FrameBuffer:
 
     @property
     def shortage(self) -> int:
-        """Bytes of memory to add before the next frame fits; 0 when it does, or when its length is not known yet."""
+        """
+        Bytes of memory to add before more of the next frame can be received: a step, and no more than the frame needs.
+        0 while there is room, or when the frame's length is not known yet.
+        """
+        usable = self._usable
+        if self._end - self._start < usable:
+            return 0
         wanted = self._wanted()
-        return _rounded(wanted) - len(self._buffer) if wanted > len(self._buffer) else 0
+        if wanted <= usable:
+            return 0
+        return min(_rounded(wanted) - usable, max(_LEAST_STEP, min(3 * usable, _MOST_AT_ONCE)))
 
     @property
     def missing(self) -> int:
@@ -104,10 +116,12 @@ class FrameBuffer:
         """
         Where to put what is received next; empty when the buffer is full. Tell :meth:`filled` how much it was.
         """
-        start, end, capacity = self._start, self._end, len(self._buffer)
+        start, end, capacity = self._start, self._end, self._usable
         if start == end:
             self._start = self._end = 0
-            return self._view if capacity <= _MOST_AT_ONCE else self._view[:_MOST_AT_ONCE]
+            if capacity == len(self._buffer) and capacity <= _MOST_AT_ONCE:
+                return self._view
+            return self._view[: min(capacity, _MOST_AT_ONCE)]
         wanted = self._wanted()
         if start and (start + wanted > capacity or end == capacity):
             held = end - start
@@ -125,11 +139,11 @@ class FrameBuffer:
     def append(self, data: bytes | bytearray | memoryview) -> None:
         """Take in bytes that came in memory of their own, growing as far as they need."""
         size = len(data)
-        if self._end + size > len(self._buffer):
+        if self._end + size > self._usable:
             held = self._end - self._start
-            if held + size > len(self._buffer):
-                self._move_to(_memory(_rounded(held + size)))
-            else:
+            if held + size > self._usable:
+                self._enlarge(_rounded(held + size))
+            if self._end + size > self._usable:
                 self._view[:held] = self._view[self._start : self._end]
                 self._start, self._end = 0, held
         self._view[self._end : self._end + size] = data
@@ -179,25 +193,33 @@ class FrameBuffer:
 
     def grow(self, size: int = 0) -> int:
         """
-        Take enough memory for the next frame, and at least ``size`` bytes.
+        Take the next step of memory for the next frame, and at least ``size`` bytes in all.
 
         :returns: the bytes of memory added.
+        :raises OSError: the system has no memory, or no address range, to give.
         """
-        before = len(self._buffer)
+        before = self._usable
         target = max(before + self.shortage, size)
         if target > before:
-            self._move_to(_memory(target))
-        return target - before
+            self._enlarge(target)
+        return self._usable - before
 
     def hand_over(self) -> None:
         """Take other memory for what is held: frames that were handed out stay valid for those who hold them."""
-        self._move_to(_memory(max(self._floor, _rounded(self.held))))
+        size = max(self._floor, _rounded(self.held))
+        self._move_to(_memory(size), size)
 
-    def shrink(self) -> bool:
-        """Give back what was grown, if nothing is held. Says whether the buffer is back at its floor."""
-        if len(self._buffer) > self._floor and self._start == self._end:
-            self._move_to(_memory(self._floor))
-        return len(self._buffer) <= self._floor
+    def shrink(self) -> int:
+        """
+        Give back memory that what is held does not need; what is held in a large buffer is not moved.
+
+        :returns: the bytes of memory given back.
+        """
+        before, held = self._usable, self._end - self._start
+        target = max(self._floor, _rounded(held + 1)) if held else self._floor
+        if target < before and (not held or (held <= _LARGE and target <= before // 2)):
+            self._move_to(_memory(target), target)
+        return before - self._usable
 
     def _wanted(self) -> int:
         """Bytes of the next frame with its prefix, as far as is known. Never more than the limit allows."""
@@ -206,18 +228,25 @@ class FrameBuffer:
         length: int = _read_length(self._buffer, self._start)[0]
         return PREFIX + length if 0 <= length <= self.limit else PREFIX
 
-    def _move_to(self, buffer: bytearray | mmap.mmap) -> None:
+    def _enlarge(self, target: int) -> None:
+        """Have ``target`` bytes to use, by moving to other memory only if this is too small."""
+        if target > len(self._buffer):
+            # Once a frame has brought some of itself it is given all of its address range, so that it moves no more.
+            self._move_to(_memory(target if target < _MAPPED else max(target, _rounded(self._wanted()))), target)
+        self._usable = target
+
+    def _move_to(self, buffer: bytearray | mmap.mmap, usable: int) -> None:
         held = self._end - self._start
         view = memoryview(buffer)
         view[:held] = self._view[self._start : self._end]
-        self._buffer, self._view = buffer, view
+        self._buffer, self._view, self._usable = buffer, view, usable
         self._start, self._end = 0, held
 
 
 def _memory(size: int) -> bytearray | mmap.mmap:
     """
-    ``size`` zeroes. Much memory comes from the kernel page by page as it is used: a peer that announces 100 MB and
-    sends nothing costs address space only, and nobody waits until all of it was set to zero.
+    ``size`` zeroes. Much memory comes from the kernel page by page as it is used: what a frame
+    does not bring costs address space only, and nobody waits until all of it was set to zero.
     """
     if size < _MAPPED:
         return bytearray(size)

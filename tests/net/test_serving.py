@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from logbus.net.limits import ConnectionLimits
 from logbus.net.protocol import ELEMENTS_AT_ONCE
 from logbus.net.sendfile import StreamCarrier
 from logbus.net.time_slices import UNITS
-from logbus.wire.framing import FLOOR
+from logbus.wire.framing import FLOOR, FrameBuffer
 from logbus.wire.messages.api_versions import ApiVersionsRequest
 from logbus.wire.messages.records import FetchRequest
 from tests.net.fakes import Client, Handler, Server, TemporaryFile, fetch, fetched, metadata, produce, produced, taken
@@ -416,38 +417,167 @@ class BackPressureTests(SynchronousTestCase):
 
     def test_memory_is_waited_for(self) -> None:
         """
-        A large frame that the budget has no room for stops reading until there is room; then it is served.
+        A frame beyond its share of memory is not read on before there is room; then it is served.
         """
         server = Server()
         server.factory.budget.total = 200_000
         (one, _), (two, transport) = server.connect(), server.connect()
         large = Client().ask(produce(7, bytes(150_000)))
-        one.dataReceived(large[:4096])
+        one.dataReceived(large[:120_000])
         other = Client()
         second = other.ask(produce(8, bytes(150_000)))
-        two.dataReceived(second[:4096])
+        two.dataReceived(second[:90_000])
         self.assertEqual(transport.producerState, "paused")
-        one.dataReceived(large[4096:])
+        one.dataReceived(large[120_000:])
         self.assertEqual(server.handler.seen, [(0, 7)])
         self.assertEqual(transport.producerState, "producing")
-        two.dataReceived(second[4096:])
+        two.dataReceived(second[90_000:])
         self.assertEqual(server.handler.seen, [(0, 7), (0, 8)])
         for protocol in (one, two):
             protocol.connectionLost(LOST)
         self.assertEqual(server.factory.metrics.request_memory, 0)
 
+    def test_an_announcement_takes_no_memory(self) -> None:
+        """
+        However many peers announce a large frame and send its first bytes, others are served as before.
+        """
+        server = Server()
+        for _ in range(200):
+            stranger, _ = server.connect()
+            stranger.dataReceived(struct.pack(">i", 100 << 20) + b"\0" * 14)
+        self.assertEqual(server.factory.budget.used, 0)
+        protocol, transport = server.connect()
+        client = Client()
+        request = client.ask(produce(3, bytes(2_000_000)))
+        for at in range(0, len(request), 65_536):
+            self.assertEqual(transport.producerState, "producing")
+            protocol.dataReceived(request[at : at + 65_536])
+        self.assertEqual(client.tags(taken(transport)), [3])
+
     def test_frames_that_are_kept_waiting_grow_nothing(self) -> None:
         """
-        Behind a long poll a large frame's memory is not reserved yet.
+        Behind a long poll no memory is reserved for a large frame.
         """
         server = Server(Handler(held={1}))
         protocol, _ = server.connect()
         client = Client()
-        protocol.dataReceived(client.ask(fetch(1)) + client.ask(produce(2, bytes(90_000)))[:2000])
+        stream = client.ask(fetch(1)) + client.ask(produce(2, bytes(90_000)))
+        first = len(stream) - 88_000
+        protocol.dataReceived(stream[:first])
         self.assertEqual(server.factory.budget.used, 0)
         server.handler.release(1)
         server.turn()
-        self.assertGreater(server.factory.budget.used, 80_000)
+        protocol.dataReceived(stream[first : first + 80_000])
+        self.assertGreater(server.factory.budget.used, 70_000)
+
+    def test_small_requests_faster_than_they_are_served(self) -> None:
+        """
+        A transport that has memory of its own brings no more than a little ahead of what is served, turn after turn:
+        neither requests that take their time in turns nor those behind answers that are not ready pile up.
+        """
+        for held in (set(), set(range(1000))):
+            server = Server(Handler(held=held))
+            protocol, transport = server.connect()
+            client = Client()
+            chunk = b"".join(client.ask(metadata() if not held else fetch(n % 1000)) for n in range(1000))
+            most = 0
+            for _ in range(200):
+                if transport.producerState == "producing":
+                    protocol.dataReceived(chunk[: 1 << 16] if not most else chunk)
+                for waiting in list(server.handler.waiting):
+                    server.handler.release(waiting)
+                server.turn()
+                most = max(most, protocol.frames.held)
+            self.assertLess(most, (1 << 16) + 2 * len(chunk))
+
+    def test_a_system_without_memory(self) -> None:
+        """
+        When the system gives no memory for a frame, its connection is closed, and nothing else happens.
+        """
+        server = Server()
+        protocol, transport = server.connect()
+
+        def none_left(size: int = 0) -> int:
+            raise OSError(12, "Cannot allocate memory")
+
+        self.patch(FrameBuffer, "grow", lambda frames, size=0: none_left())
+        protocol.memory_granted(100)
+        self.assertTrue(transport.disconnecting)
+
+
+class UnfinishedFrameTests(SynchronousTestCase):
+    """A frame that was begun has so much time; the sweep looks every five seconds."""
+
+    def setUp(self) -> None:
+        self.server = Server(Handler(records=bytes(60_000)), ConnectionLimits(max_unsent=50_000))
+        self.protocol, self.transport = self.server.connect()
+        self.client = Client()
+        self.now = 0.0
+
+    def sweep(self, times: int) -> None:
+        for _ in range(times):
+            self.now += 5.0
+            self.protocol.check(self.now)
+
+    def expired(self) -> int:
+        return self.server.factory.metrics.connections_expired
+
+    def test_a_trickle_does_not_extend_it(self) -> None:
+        """
+        A byte now and then is not silence, and not enough.
+        """
+        frame = self.client.ask(produce(1, bytes(2000)))
+        for at in range(9):
+            self.assertEqual(self.expired(), int(at > 7), at)
+            self.protocol.dataReceived(frame[at : at + 1])
+            self.sweep(1)
+
+    def test_waiting_for_memory_does_not_renew_it(self) -> None:
+        """
+        Time in which we did not read does not count, but what went before does.
+        """
+        self.server.factory.budget.total = 100_000
+        other, _ = self.server.connect("10.0.0.2")
+        large = Client().ask(produce(7, bytes(900_000)))
+        other.dataReceived(large[:200_000])
+        self.protocol.dataReceived(self.client.ask(produce(1, bytes(900_000)))[:90_000])
+        self.assertEqual(self.transport.producerState, "paused")
+        self.sweep(20)
+        self.assertEqual(self.expired(), 0)
+        other.connectionLost(LOST)
+        self.assertEqual(self.transport.producerState, "producing")
+        self.sweep(4)
+        self.server.factory.budget.total = 1
+        self.protocol.dataReceived(bytes(400_000))
+        self.sweep(4)
+        self.server.factory.budget.total = 100_000_000
+        self.server.factory.budget.release(self.protocol, 1)
+        self.sweep(4)
+        self.assertEqual(self.expired(), 1)
+
+    def test_taking_answers_does_not_renew_it(self) -> None:
+        """
+        A peer that reads its earlier answers bit by bit has no more time for its frame than others.
+        """
+        carrier = self.transport.producer
+        carrier.pauseProducing()
+        self.protocol.dataReceived(self.client.ask(fetch(1))[:10])
+        self.sweep(1)
+        for _ in range(7):
+            carrier.unsent += 1
+            self.sweep(1)
+        self.assertEqual(self.expired(), 1)
+
+    def test_a_large_frame_may_take_longer(self) -> None:
+        """
+        One that keeps coming at a fair rate is let through, over a slow line as well.
+        """
+        frame = self.client.ask(produce(1, bytes(30_000_000)))
+        step = 5 * self.server.limits.frame_rate
+        for at in range(0, len(frame), step):
+            self.protocol.dataReceived(frame[at : at + step])
+            self.sweep(1)
+        self.assertEqual((self.expired(), self.server.handler.seen), (0, [(0, 1)]))
 
 
 class EndTests(SynchronousTestCase):

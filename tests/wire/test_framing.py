@@ -52,7 +52,8 @@ class FeedTests(SynchronousTestCase):
         [frame] = buffer.feed(framed(bytes(100_000)))
         self.assertEqual(len(frame), 100_000)
         self.assertGreater(buffer.capacity, 100_000)
-        self.assertTrue(buffer.shrink())
+        before = buffer.capacity
+        self.assertEqual(buffer.shrink(), before - FLOOR)
         self.assertEqual(buffer.capacity, FLOOR)
 
     def test_a_view_survives_growing_and_shrinking(self) -> None:
@@ -65,14 +66,37 @@ class FeedTests(SynchronousTestCase):
         buffer.shrink()
         self.assertEqual(bytes(frame), b"kept")
 
-    def test_nothing_is_given_back_while_something_is_held(self) -> None:
+    def test_half_a_frame_keeps_its_memory(self) -> None:
         """
-        Half a frame keeps its memory.
+        What is held in a large buffer stays where it is.
         """
         buffer = FrameBuffer(1 << 20)
-        list(buffer.feed(framed(bytes(50_000))[:-1]))
-        self.assertFalse(buffer.shrink())
-        self.assertEqual([len(frame) for frame in buffer.feed(b"\0")], [50_000])
+        list(buffer.feed(framed(bytes(150_000))[:-1]))
+        self.assertEqual(buffer.shrink(), 0)
+        self.assertEqual([len(frame) for frame in buffer.feed(b"\0")], [150_000])
+
+    def test_a_small_rest_moves_out_of_a_large_buffer(self) -> None:
+        """
+        The few bytes that followed a large frame do not keep its memory, and lose nothing by moving.
+        """
+        buffer = FrameBuffer(1 << 20)
+        stream = framed(bytes(500_000), b"x" * 5000)
+        self.assertEqual(len(list(buffer.feed(stream[:-4000]))), 1)
+        self.assertGreater(buffer.shrink(), 400_000)
+        self.assertLessEqual(buffer.capacity, 2 * FLOOR)
+        self.assertEqual(len(buffer.room()) + buffer.held, buffer.capacity)
+        self.assertEqual([bytes(frame) for frame in buffer.feed(stream[-4000:])], [b"x" * 5000])
+
+    def test_there_is_room_after_shrinking(self) -> None:
+        """
+        However many bytes are held, a smaller buffer has room for one more: a full one would be read no more.
+        """
+        for held in (1, FLOOR - 1, FLOOR, 2 * FLOOR, 65_536):
+            buffer = FrameBuffer(1 << 20)
+            list(buffer.feed(framed(bytes(900_000))))
+            list(buffer.feed(framed(bytes(200_000))[:held]))
+            buffer.shrink()
+            self.assertGreater(len(buffer.room()), 0, held)
 
 
 class ReceiveTests(SynchronousTestCase):
@@ -128,8 +152,8 @@ class ReceiveTests(SynchronousTestCase):
         buffer = FrameBuffer(1 << 20)
         stream = framed(bytes(200_000), b"next")
         at = receive(buffer, stream)
-        buffer.grow()
         while buffer.partial:
+            buffer.grow()
             at += receive(buffer, stream[at:])
         self.assertEqual(at, 4 + 200_000)
 
@@ -156,17 +180,36 @@ class ReceiveTests(SynchronousTestCase):
         receive(buffer, b"!")
         self.assertFalse(buffer.partial)
 
-    def test_similar_sizes_share_one_growth(self) -> None:
+    def test_memory_follows_the_bytes(self) -> None:
         """
-        Growth is rounded up, by no more than an eighth beyond the smallest step.
+        A frame's announcement takes no memory. What has come may be followed by four times as much, or by a megabyte,
+        and in the end a frame has at most an eighth more than it needs, beyond the smallest step.
+        """
+        for size in (70_000, 1_000_000, 1_048_576, 20_000_000):
+            buffer = FrameBuffer(1 << 30)
+            receive(buffer, struct.pack(">i", size))
+            self.assertEqual((buffer.grow(), buffer.capacity), (0, FLOOR))
+            received = 4
+            while buffer.partial:
+                received += receive(buffer, bytes(1 << 20))
+                if buffer.partial:
+                    buffer.grow()
+                    self.assertLessEqual(buffer.capacity, max(4 * received, received + (1 << 20)))
+            self.assertLessEqual(buffer.capacity, (size + 4) * 9 // 8 + FLOOR)
+            self.assertEqual([len(frame) for frame in drain(buffer)], [size])
+
+    def test_a_large_frame_is_moved_no_more_than_it_must(self) -> None:
+        """
+        From a quarter of a megabyte on, growing takes more of the same address range.
         """
         buffer = FrameBuffer(1 << 30)
-        for size in (70_000, 1_000_000, 1_048_576, 100_000_000):
-            receive(buffer, struct.pack(">i", size))
+        receive(buffer, struct.pack(">i", 20_000_000))
+        places = set()
+        while buffer.partial:
+            receive(buffer, bytes(1 << 20))
             buffer.grow()
-            self.assertGreaterEqual(buffer.capacity, size + 4)
-            self.assertLessEqual(buffer.capacity, (size + 4) * 9 // 8 + FLOOR)
-            buffer = FrameBuffer(1 << 30)
+            places.add(id(buffer.contents[0]))
+        self.assertLess(len(places), 5)
 
 
 class RefusalTests(SynchronousTestCase):
