@@ -21,6 +21,7 @@ Parts start in this order, each awaited before the next, and stop in reverse::
 from __future__ import annotations
 
 import random
+import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -303,7 +304,7 @@ class Broker(OrderedService):
 
         self.net_metrics = NetMetrics()
         self._limits = connection_limits(config)
-        self._budget = RequestBudget(request_memory(config), self.net_metrics)
+        self._budget = RequestBudget(request_memory(config), self.net_metrics, reactor)
         self._ledger = ConnectionLedger(self._limits)
         self.slice_scheduler = SliceScheduler(reactor)
         self.complaints = Complaints(reactor.seconds)
@@ -630,6 +631,7 @@ class Broker(OrderedService):
             stop=lambda: self._stop_process,
             clock=self.reactor,
             wall_clock=self.wall_clock,
+            host_name=socket.gethostname(),
         )
 
 

@@ -27,6 +27,7 @@ from logbus.admin.limits import HttpLimits
 from logbus.admin.problems import CONTENT_TYPE, problem
 from logbus.admin.request import AdminRequest
 from logbus.admin.routing import Router
+from logbus.admin.slots import ConnectionSlots
 
 MAX_DISCARDED = 1 << 20
 """Bytes that a refused client may still send before its connection is closed under it."""
@@ -36,10 +37,14 @@ class AdminChannel(HTTPChannel):
     """
     One connection.
 
+    :ivar host: the client's address; empty on a UNIX socket.
+    :ivar health_only: it was admitted to ask how the broker is, and nothing else.
     :ivar refused: what came was no request we take: the answer is out, and what still comes is thrown away.
     """
 
     site: AdminHTTP
+    host = ""
+    health_only = False
     refused = False
     _busy = False
     _discarded = 0
@@ -93,7 +98,10 @@ class AdminChannel(HTTPChannel):
 
     def connectionMade(self) -> None:
         super().connectionMade()
-        self.site.connections.add(self)
+        self.site.opened(self)
+        if self.health_only:
+            # It has its place for one question.
+            self._within(self.site.limits.health_seconds, self.abort)
 
     def connectionLost(self, reason: Failure) -> None:  # type: ignore[override]
         self._no_deadline()
@@ -141,6 +149,11 @@ class AdminChannel(HTTPChannel):
         super().allContentReceived()
 
     @property
+    def answering(self) -> bool:
+        """Whether a whole request came that is not answered yet."""
+        return self._busy
+
+    @property
     def body_bytes(self) -> int:
         """The longest body that the request may have."""
         first = self._path.removeprefix(b"/").partition(b"/")[0].partition(b"?")[0]
@@ -154,6 +167,7 @@ class AdminChannel(HTTPChannel):
 
     def requestDone(self, request: Request) -> None:
         self._busy = False
+        self.site.slots.answered(self)
         if not self.persistent:
             # No timer of twisted.web's runs any more, and the client may never read the end of the answer.
             self._within(self.site.limits.idle_seconds, self.abort)
@@ -201,6 +215,23 @@ class AdminChannel(HTTPChannel):
         self._within(self.site.limits.linger_seconds, self.hang_up)
 
 
+class NotAdmitted(Protocol):
+    """
+    A connection there is no room for: told so, and closed.
+
+    (A factory may return no protocol at all, but those that wrap others, TLS among them, cannot deal with that.)
+    """
+
+    def connectionMade(self) -> None:
+        """Answer what was not asked yet, and close."""
+        transport = cast(ITCPTransport, self.transport)
+        transport.write(
+            b"HTTP/1.1 503 Service Unavailable\r\nServer: logbus\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
+            b"Connection: close\r\n\r\n"
+        )
+        transport.loseConnection()
+
+
 class AdminHTTP(Site):
     """
     What all connections of one listener share.
@@ -229,6 +260,7 @@ class AdminHTTP(Site):
         self.wall_clock = wall_clock
         self.limits = limits
         self.connections: set[AdminChannel] = set()
+        self.slots: ConnectionSlots[AdminChannel] = ConnectionSlots(limits)
         self.cooperator = Cooperator(
             terminationPredicateFactory=lambda: lambda: True,  # one step a turn
             scheduler=lambda step: clock.callLater(0, step),
@@ -241,12 +273,26 @@ class AdminHTTP(Site):
         return AdminChannel(self.limits)
 
     def buildProtocol(self, addr: IAddress | None) -> Protocol | None:  # type: ignore[override]
-        if len(self.connections) >= self.limits.connections or self._drained is not None:
-            return None
-        return cast(Protocol, super().buildProtocol(addr))
+        host = getattr(addr, "host", "")
+        admission = None if self._drained is not None else self.slots.admit(host)
+        if admission is None:
+            return NotAdmitted()
+        if admission.evict is not None:
+            self.slots.leave(admission.evict)
+            admission.evict.abort()
+        channel = cast(AdminChannel, super().buildProtocol(addr))
+        channel.host = host
+        channel.health_only = admission.health_only
+        return cast(Protocol, channel)
+
+    def opened(self, channel: AdminChannel) -> None:
+        """A connection is there."""
+        self.connections.add(channel)
+        self.slots.enter(channel, channel.host, channel.health_only)
 
     def closed(self, channel: AdminChannel) -> None:
         """A connection is gone."""
+        self.slots.leave(channel)
         self.connections.discard(channel)
         if self._drained is not None and not self.connections and not self._drained.called:
             self._drained.callback(None)

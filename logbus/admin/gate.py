@@ -43,23 +43,23 @@ class Gate:
     """
     Refuses requests by their headers.
 
-    :ivar allowed_hosts: names that ``Host`` may have besides ``localhost`` and addresses; ``*`` is any.
-        When empty, any name is good on an address that other machines reach (they know it by names we do not know),
-        and none on a loopback address.
+    :ivar allowed_hosts: names that ``Host`` may have besides ``localhost``, addresses and ``own_names``; ``*`` is any.
+    :ivar own_names: what this machine and this broker are called, as far as we know.
     """
 
     allowed_hosts: Callable[[], Collection[str]]
+    own_names: Callable[[], Collection[str]] = lambda: ()
 
-    def check(self, method: str, version: str, headers: Mapping[str, Sequence[str]], local_host: str) -> None:
+    def check(self, method: str, version: str, headers: Mapping[str, Sequence[str]], *, any_name: bool = False) -> None:
         """
         Let a request pass.
 
         :param version: ``HTTP/1.1`` or ``HTTP/1.0``.
         :param headers: values by lower-case name.
-        :param local_host: the address that was connected to; empty when it is not one of IP.
+        :param any_name: whether ``Host`` may be any name: what is asked tells a foreign page nothing.
         :raise Refused: it may not.
         """
-        host = self._check_host(version, headers.get("host", ()), local_host)
+        host = self._check_host(version, headers.get("host", ()), any_name)
         if method in SAFE_METHODS:
             return
         origin = headers.get("origin", ())
@@ -70,7 +70,7 @@ class Gate:
             )
         _check_body(method, headers)
 
-    def _check_host(self, version: str, hosts: Sequence[str], local_host: str) -> str:
+    def _check_host(self, version: str, hosts: Sequence[str], any_name: bool) -> str:
         if len(hosts) != 1 and (version != "HTTP/1.0" or hosts):
             raise Refused(HTTPStatus.BAD_REQUEST, f"The request has {len(hosts)} Host headers; it must have one.")
         if not hosts:
@@ -79,22 +79,19 @@ class Gate:
         if parsed is None:
             raise Refused(HTTPStatus.BAD_REQUEST, f"The Host {hosts[0][:200]!r} is not of the form host:port.")
         name = parsed["name"].lower().removesuffix(".")
-        if not self._known(name, local_host):
+        if not (any_name or self._known(name)):
             raise Refused(
                 HTTPStatus.MISDIRECTED_REQUEST,
-                f"This listener is not known as {name!r}; use an address, localhost, "
-                "or a name listed in the key admin.allowed.hosts.",
+                f"This listener is not known as {name!r}; use an address, localhost, this machine's host name, "
+                "a name that the broker advertises, or one listed in the key admin.allowed.hosts.",
             )
         return hosts[0]
 
-    def _known(self, name: str, local_host: str) -> bool:
-        if name == "localhost" or name.endswith(".localhost") or _address(name.strip("[]")) is not None:
+    def _known(self, name: str) -> bool:
+        if name == "localhost" or name.endswith(".localhost") or _is_address(name.strip("[]")):
             return True
-        allowed = {host.lower() for host in self.allowed_hosts()}
-        if allowed:
-            return name in allowed or ANY_HOST in allowed
-        local = _address(local_host)
-        return local is not None and not local.is_loopback
+        known = {host.lower() for host in (*self.allowed_hosts(), *self.own_names())}
+        return name in known or ANY_HOST in known
 
 
 def _check_body(method: str, headers: Mapping[str, Sequence[str]]) -> None:
@@ -113,10 +110,9 @@ def _check_body(method: str, headers: Mapping[str, Sequence[str]]) -> None:
         raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body has a Content-Encoding; send it as it is.")
 
 
-def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _is_address(text: str) -> bool:
     try:
-        address = ipaddress.ip_address(text)
+        ipaddress.ip_address(text)
     except ValueError:
-        return None
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return mapped or address
+        return False
+    return True

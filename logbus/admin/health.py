@@ -22,6 +22,9 @@ READY = record(
 )
 ALIVE = record("The process is alive and its reactor turns.", status=text("'alive'.", enum=["alive"]))
 
+HEALTH_PATHS = frozenset({b"/healthz", b"/readyz"})
+"""What orchestrators ask: answered under any name, and when no other request is admitted."""
+
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head><meta charset="utf-8"><title>logbus broker {broker}</title></head>

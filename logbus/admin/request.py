@@ -19,6 +19,7 @@ from twisted.web.resource import IResource, getChildForRequest
 from twisted.web.server import NOT_DONE_YET, Request
 
 from logbus.admin.gate import SECURITY_HEADERS
+from logbus.admin.health import HEALTH_PATHS
 from logbus.admin.problems import Refused
 from logbus.admin.routing import Answer, expected, failed
 from logbus.admin.stream import Stream
@@ -63,8 +64,17 @@ class AdminRequest(Request):
         try:
             if not target.startswith("/"):
                 raise Refused(HTTPStatus.BAD_REQUEST, "The request target is not a path that begins with '/'.")
-            local = getattr(self.channel.getHost(), "host", "")
-            http.gate.check(method, self.clientproto.decode("ascii"), headers, local)
+            is_health = self.path in HEALTH_PATHS
+            if self.channel.health_only:
+                self.channel.persistent = 0
+                self.setHeader(b"Connection", b"close")
+                if not is_health:
+                    raise Refused(
+                        HTTPStatus.SERVICE_UNAVAILABLE,
+                        "All connections that this listener may have are in use; this one may only ask for "
+                        "/healthz or /readyz.",
+                    )
+            http.gate.check(method, self.clientproto.decode("ascii"), headers, any_name=is_health)
             mounted = http.mounted.get(self.path[1:].partition(b"/")[0])
             if mounted is not None:
                 self._render_plugin(mounted)

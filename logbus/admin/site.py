@@ -66,6 +66,7 @@ class AdminSite(ServerFactory):
     :ivar clock: the broker's reactor; all timers of all connections are its.
     :ivar wall_clock: seconds since 1970, for the ``Date`` of answers.
     :ivar stop: gives what ends this process in order, if anything does.
+    :ivar host_name: what this machine is called; a request's ``Host`` may be that.
     :ivar plugins: resources to mount; None: all that :mod:`twisted.plugin` finds.
     """
 
@@ -84,6 +85,7 @@ class AdminSite(ServerFactory):
     not_ready: Callable[[], Sequence[str]]
     clock: IReactorTime
     wall_clock: Callable[[], float]
+    host_name: str = ""
     plugins: Iterable[IAdminResource] | None = None
     stop: Callable[[], Callable[[], object] | None] = lambda: None
     limits: HttpLimits = field(factory=HttpLimits)
@@ -155,12 +157,17 @@ class AdminSite(ServerFactory):
             yield from self.replication.partition_families()
             yield from self.lags.partition_families()
 
+    def _own_names(self) -> Collection[str]:
+        broker = self.metadata.brokers.get(self.broker.broker_id)
+        advertised = () if broker is None else [endpoint.host for endpoint in broker.endpoints.values()]
+        return {self.host_name, *advertised} - {""}
+
     def _build(self) -> AdminHTTP:
         from logbus.admin.channel import AdminHTTP
 
         return AdminHTTP(
             router=self._router,
-            gate=Gate(lambda: self.config.get(keys.ADMIN_ALLOWED_HOSTS)),
+            gate=Gate(lambda: self.config.get(keys.ADMIN_ALLOWED_HOSTS), self._own_names),
             mounted=self._mounted,
             body_bytes=self._body_bytes,
             clock=self.clock,

@@ -364,7 +364,7 @@ class KafkaServerProtocol(Protocol):
         if self._ended:
             self._finish_if_ended()
             return
-        if served or not frames.held:
+        if self._grown and (served or not frames.held):
             self._give_back_what_is_much()
         if not self._stops and frames.held and (shortage := frames.shortage):
             self._wait_for_memory(shortage)

@@ -162,9 +162,10 @@ class Turning(Clock):
 class Connection:
     """A client's connection to a site."""
 
-    def __init__(self, site: AdminSite, local: str = "127.0.0.1") -> None:
-        self.transport = StringTransport(IPv4Address("TCP", local, 8080), IPv4Address("TCP", "127.0.0.1", 50_000))
-        protocol = site.buildProtocol(None)
+    def __init__(self, site: AdminSite, local: str = "127.0.0.1", peer: str = "127.0.0.1") -> None:
+        address = IPv4Address("TCP", peer, 50_000)
+        self.transport = StringTransport(IPv4Address("TCP", local, 8080), address)
+        protocol = site.buildProtocol(address)
         assert protocol is not None
         self.protocol: Protocol = protocol
         self.protocol.makeConnection(self.transport)
@@ -325,12 +326,13 @@ class World:
             plugins=self.plugins,
             stop=lambda: self.stop,
             limits=self.limits,
+            host_name="node1",
         )
         self.site.startFactory()
 
-    def connect(self, local: str = "127.0.0.1") -> Connection:
+    def connect(self, local: str = "127.0.0.1", peer: str = "127.0.0.1") -> Connection:
         """A new connection."""
-        return Connection(self.site, local)
+        return Connection(self.site, local, peer)
 
     def turn(self, times: int = 500) -> None:
         """Let the reactor turn without time passing."""

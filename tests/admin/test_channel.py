@@ -186,10 +186,11 @@ class RequestTests(ChannelCase):
 
     def test_wrong_host(self) -> None:
         """The gate is asked: a rebound name is refused."""
-        answered = self.world.ask("GET", "/healthz", headers={"Host": "evil.example"})
+        answered = self.world.ask("GET", "/metrics", headers={"Host": "evil.example"}, local="10.0.0.1")
         self.assertEqual(answered.status, 421)
         self.assertIn("admin.allowed.hosts", answered.json["detail"])
-        self.assertEqual(self.world.ask("GET", "/healthz", headers={"Host": "a.example"}, local="10.0.0.1").status, 200)
+        self.assertEqual(self.world.ask("GET", "/healthz", headers={"Host": "a.example"}).status, 200)
+        self.assertEqual(self.world.ask("GET", "/metrics", headers={"Host": "node1:8080"}).status, 200)
 
     def test_cross_site_change(self) -> None:
         """The gate is asked before anything is done."""
@@ -435,13 +436,91 @@ class TimeTests(ChannelCase):
         self.connection.lose()
         self.assert_nothing_left()
 
-    def test_connections(self) -> None:
-        """There are only so many connections; one that ends makes room."""
-        self.world = World(limits=HttpLimits(connections=2))
-        first, _ = self.world.connect(), self.world.connect()
-        self.assertIsNone(self.world.site.buildProtocol(None))
-        first.lose()
-        self.world.connect()
+
+class SlotTests(ChannelCase):
+    """More connections than there may be."""
+
+    limits = HttpLimits(connections=4, connections_per_address=3, health_connections=2)
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.connection.lose()
+
+    def busy(self, peer: str) -> Connection:
+        """A connection whose request is being answered."""
+        connection = self.world.connect(peer=peer)
+        connection.send(request("GET", "/odd/stream"))
+        return connection
+
+    def at_once(self, path: str) -> Answered:
+        """The answer to a newcomer, before the reactor turns."""
+        connection = self.world.connect()
+        connection.send(request("GET", path))
+        self.assertTrue(connection.closed)
+        answered = Answered(connection.take())
+        connection.lose()
+        return answered
+
+    def test_one_that_asks_nothing_makes_room(self) -> None:
+        """However many connections ask nothing, the next is answered; the oldest of them ends."""
+        idle = [self.world.connect(peer=f"10.0.0.{number}") for number in range(4)]
+        idle[0].send(b"GET /healthz HTTP/1.1\r\n")
+        self.assertEqual(self.world.ask("GET", "/healthz").status, 200)
+        self.assertEqual([each.aborted for each in idle], [True, False, False, False])
+
+    def test_an_address_has_its_share(self) -> None:
+        """Whoever has most connections loses one first, and an address that has its share loses its own."""
+        lonely = self.world.connect(peer="10.0.0.1")
+        crowd = [self.world.connect(peer="10.0.0.2") for _ in range(3)]
+        self.world.connect(peer="10.0.0.3")
+        self.world.connect(peer="10.0.0.2")
+        self.assertEqual([each.aborted for each in crowd], [True, True, False])
+        self.assertFalse(lonely.aborted)
+
+    def test_one_that_was_answered_is_the_last_to_go(self) -> None:
+        """A client that keeps its connection and uses it stays."""
+        faithful, other = self.world.connect(peer="10.0.0.1"), self.world.connect(peer="10.0.0.1")
+        faithful.send(request("GET", "/healthz"))
+        faithful.take()
+        for _ in range(2):
+            self.world.connect(peer="10.0.0.1")
+        self.assertTrue(other.aborted)
+        self.assertFalse(faithful.aborted)
+
+    def test_health_when_all_are_busy(self) -> None:
+        """When all connections are being answered, a few more may ask how the broker is, and nothing else."""
+        busy = [self.busy(f"10.0.0.{number}") for number in range(4)]
+        for path in ("/healthz", "/readyz"):
+            answered = self.at_once(path)
+            self.assertEqual((answered.status, answered.headers["Connection"]), (200, "close"))
+        refused = self.at_once("/api/v1/topics")
+        self.assertEqual((refused.status, refused.headers["Retry-After"]), (503, "1"))
+        self.assertIn("/healthz", refused.json["detail"])
+        self.world.turn()
+        for each in busy:
+            self.assertEqual(Answered(each.take()).body, b"".join(self.pieces))
+
+    def test_places_for_health_are_not_kept(self) -> None:
+        """One of them that asks nothing ends soon, or at once if another needs its place."""
+        for number in range(4):
+            self.busy(f"10.0.0.{number}")
+        idle = [self.world.connect() for _ in range(2)]
+        self.assertEqual(self.at_once("/healthz").status, 200)
+        self.assertEqual([each.aborted for each in idle], [True, False])
+        self.world.clock.advance(self.limits.health_seconds)
+        self.assertTrue(idle[1].aborted)
+
+    def test_no_room_at_all(self) -> None:
+        """One for which there is no place is told so."""
+        for number in range(4):
+            self.busy(f"10.0.0.{number}")
+        for _ in range(2):
+            connection = self.world.connect()
+            connection.send(request("GET", "/healthz"))
+            connection.protocol._busy = True  # type: ignore[attr-defined]
+        late = self.world.connect()
+        self.assertIn(b"503 Service Unavailable", late.take())
+        self.assertTrue(late.closed)
 
 
 class StreamTests(ChannelCase):
@@ -523,7 +602,9 @@ class DrainTests(ChannelCase):
         drained = self.world.site.drain()
         self.assertTrue(self.connection.closed)
         self.assertFalse(busy.closed)
-        self.assertIsNone(self.world.site.buildProtocol(None))
+        late = self.world.connect()
+        self.assertIn(b"503 Service Unavailable", late.take())
+        self.assertTrue(late.closed)
         self.world.turn()
         self.assertEqual(Answered(busy.take()).body, b"".join(self.pieces))
         self.assertTrue(busy.closed)

@@ -16,9 +16,9 @@ ADMIN_LISTENERS = key(
 ADMIN_ALLOWED_HOSTS = texts(
     "admin.allowed.hosts",
     (),
-    "Names besides ``localhost`` and addresses that the ``Host`` of a request may have; ``*`` is any. When empty, any "
-    "name is good on an address that other machines reach, and none on a loopback address, where only a web page that "
-    "tricks the browser would use one.",
+    "Names that the ``Host`` of a request may have, besides ``localhost``, addresses, this machine's host name and the "
+    "names that the broker advertises; ``*`` is any. A web page of another site that makes its own name point to the "
+    "broker is refused. ``/healthz`` and ``/readyz`` are answered under any name.",
     dynamic=CLUSTER,
 )
 ADMIN_METRICS_PER_PARTITION = boolean(
