@@ -338,9 +338,13 @@ class Broker(OrderedService):
         self.internal_topics = InternalTopics(self.metadata, self.topics_anywhere, config)
         self.opening = Opening()
         self.router, self.produce_handlers, self.fetch_handlers = routes(self, release)
-        backlog = config.get(keys.SOCKET_LISTEN_BACKLOG_SIZE)
         self._listening = Listening(
-            reactor, self, protocol_plugins() if plugins is None else plugins, listeners, backlog
+            reactor,
+            self,
+            protocol_plugins() if plugins is None else plugins,
+            listeners,
+            config.get(keys.SOCKET_LISTEN_BACKLOG_SIZE),
+            config.get(keys.SSL_HANDSHAKE_TIMEOUT_MS) / 1000,
         )
         self._data = DataAccess(self.metadata, self.replicas, self.topics_anywhere, config, reactor, wall_clock)
         config.subscribe(TOPIC_KEYS.values(), lambda view: self._reconfigure_topics())

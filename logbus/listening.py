@@ -41,6 +41,7 @@ class Listening:
 
     :param plugins: the protocols, by name.
     :param backlog: connections that the kernel holds ready for each listener.
+    :param handshake_seconds: how long a TLS handshake may take.
     """
 
     _reactor: Any
@@ -48,6 +49,7 @@ class Listening:
     _plugins: Mapping[str, IProtocolPlugin]
     _listeners: Sequence[Listener]
     _backlog: int = 50
+    _handshake_seconds: float = 10.0
     _bound: list[_Bound] = field(factory=list, init=False)
     _log = Logger()
 
@@ -65,7 +67,8 @@ class Listening:
             for listener in self._listeners:
                 factory = plugin_for(listener, self._plugins).factory(self._broker, listener)
                 try:
-                    endpoint = serverFromString(ListeningReactor(self._reactor, self._backlog), listener.endpoint)
+                    reactor = ListeningReactor(self._reactor, self._backlog, self._handshake_seconds)
+                    endpoint = serverFromString(reactor, listener.endpoint)
                     port = await endpoint.listen(factory)
                 except CannotListenError as e:
                     raise ConfigError(f"listener {listener.name} ({listener.endpoint}): {e}") from e

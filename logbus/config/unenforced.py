@@ -14,6 +14,7 @@ from logbus.config.view import ConfigView, Source
 from logbus.errors import ConfigError
 
 _PREFIXES = ("sasl.", "ssl.", "connections.max.reauth.")
+_ENFORCED: frozenset[Key[Any]] = frozenset({keys.SSL_HANDSHAKE_TIMEOUT_MS})
 _KEYS: frozenset[Key[Any]] = frozenset(
     {
         keys.AUTHORIZER_CLASS_NAME,
@@ -33,7 +34,9 @@ def refuse_unenforced_settings(settings: Mapping[str, str | None]) -> None:
     """
     for name, text in settings.items():
         key = broker_key(name)
-        if key is None or text is None or not (key in _KEYS or key.name.startswith(_PREFIXES)):
+        if key is None or text is None or key in _ENFORCED:
+            continue
+        if not (key in _KEYS or key.name.startswith(_PREFIXES)):
             continue
         if key.parse(text, name) != key.default:
             raise ConfigError(f"{name}: this version does not enforce it, and would be open to all; remove the key")

@@ -3,6 +3,7 @@ The Twisted shell of :mod:`logbus.wire`: sockets, time, and limits.
 
 =================================== ====================================================================
 :mod:`~logbus.net.listener`         our transport under endpoint strings
+:mod:`~logbus.net.tls`              the deadline of TLS handshakes
 :mod:`~logbus.net.transport`        receives in place, sends from the read callback, ``sendfile``
 :mod:`~logbus.net.reactor`          Twisted's epoll reactor, with a shorter way to our transport
 :mod:`~logbus.net.sendfile`         what is to be sent: on a socket, or through any other transport

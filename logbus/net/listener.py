@@ -20,11 +20,13 @@ class ListeningReactor:
     given this reactor's clock instead of the global one's. Everything else goes to the reactor itself.
 
     :param backlog: connections that the kernel holds ready, at least (``socket.listen.backlog.size``).
+    :param handshake_seconds: how long a TLS handshake may take (``ssl.handshake.timeout.ms``).
     """
 
-    def __init__(self, reactor: Any, backlog: int = 50) -> None:
+    def __init__(self, reactor: Any, backlog: int = 50, handshake_seconds: float = 10.0) -> None:
         self._reactor = reactor
         self._backlog = backlog
+        self._handshake_seconds = handshake_seconds
         directlyProvides(self, providedBy(reactor))
 
     def __getattr__(self, name: str) -> Any:
@@ -45,8 +47,8 @@ class ListeningReactor:
         self, port: int, factory: Any, contextFactory: Any, backlog: int = 50, interface: str = ""
     ) -> IListeningPort:
         """Listen for TLS."""
-        from twisted.protocols.tls import TLSMemoryBIOFactory
+        from logbus.net.tls import TLSServerFactory
 
-        secure = TLSMemoryBIOFactory(contextFactory, False, factory, self._reactor)
+        secure = TLSServerFactory(contextFactory, factory, self._reactor, self._handshake_seconds)
         listening: IListeningPort = self._reactor.listenTCP(port, secure, max(backlog, self._backlog), interface)
         return listening

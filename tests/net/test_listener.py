@@ -198,6 +198,41 @@ class TLSTests(RealCase):
         self.loop.until(ended)
         self.assertEqual((self.handler.seen, self.factory.metrics.connections_open), ([], 0))
 
+    def test_a_handshake_that_is_not_completed(self) -> None:
+        """
+        Who begins a handshake and goes no further is hung up on, and who completes it is not.
+        """
+        patient = self.connect_tls()
+        self.loop.until(patient.shake)
+        silent = self.connect()
+        half = self.connect()
+        half.sock.send(b"\x16\x03\x01\x02\x00\x01")
+        self.assertEqual(self.factory.metrics.connections_open, 3)
+        timers = [call for call in self.loop.reactor.getDelayedCalls() if "handshake" in str(call.func)]
+        self.assertEqual(len(timers), 3)
+        for call in timers:
+            call.reset(0)
+
+        def ended() -> bool:
+            silent.read()
+            half.read()
+            return silent.ended and half.ended
+
+        self.loop.until(ended)
+        self.loop.until(lambda: self.factory.metrics.connections_open == 1)
+        self.assertEqual(self.factory.metrics.connections_expired, 2)
+        self.assertFalse(patient.ended)
+
+    def test_a_connection_that_is_gone_leaves_no_timer(self) -> None:
+        """
+        A handshake's deadline ends with its connection.
+        """
+        before = len(self.loop.reactor.getDelayedCalls())
+        peer = self.connect()
+        peer.sock.close()
+        self.loop.until(lambda: not self.factory.metrics.connections_open)
+        self.assertEqual(len(self.loop.reactor.getDelayedCalls()), before)
+
     def test_one_too_many(self) -> None:
         """
         Limits hold for TLS too.

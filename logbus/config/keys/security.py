@@ -191,6 +191,12 @@ SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = choice(
     dynamic=PER_BROKER,
     per_listener=True,
 )
+SSL_HANDSHAKE_TIMEOUT_MS = int32(
+    "ssl.handshake.timeout.ms",
+    10_000,
+    "Milliseconds that a client's TLS handshake may take; then its connection is closed.",
+    at_least=1,
+)
 SSL_PRINCIPAL_MAPPING_RULES = text(
     "ssl.principal.mapping.rules",
     "DEFAULT",
