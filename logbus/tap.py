@@ -38,6 +38,7 @@ from logbus.listening import plugin_for
 from logbus.metastore.connectstring import ConnectString
 from logbus.metastore.zookeeper import require_kazoo
 from logbus.protocols import protocol_plugins
+from logbus.signals import ProcessSignals
 from logbus.storage.checkpoints import META_PROPERTIES, Meta
 from logbus.storage.disk import LOCK_FILE
 from logbus.storage.policies import delete_policy
@@ -282,6 +283,7 @@ class BrokerRunner(Service):
         self._listeners = listeners
         self._release = release
         self._broker: Broker | None = None
+        self._signals: ProcessSignals | None = None
 
     def startService(self) -> None:
         super().startService()
@@ -292,6 +294,8 @@ class BrokerRunner(Service):
 
         # Before any timer exists: a step of the wall clock must not move them.
         reactor.seconds = time.monotonic  # type: ignore[method-assign]
+        self._signals = signals = ProcessSignals(reactor)
+        signals.install()
         for warning in self._config.warnings:
             _log.warn("{warning}", warning=warning)
         try:
@@ -301,7 +305,7 @@ class BrokerRunner(Service):
             return
         self._broker.when_lost(self._lost)
         # Later, so that who asks is answered.
-        self._broker.when_asked_to_stop(lambda: reactor.callLater(0, reactor.stop))
+        self._broker.when_asked_to_stop(lambda: reactor.callLater(0, signals.stop))
         self._broker.startService().addCallbacks(self._serving, self._lost)
 
     def _serving(self, _: None) -> None:
@@ -312,6 +316,8 @@ class BrokerRunner(Service):
 
     def stopService(self) -> Any:
         super().stopService()
+        if self._signals is not None:
+            self._signals.stopping()
         return self._broker.stopService() if self._broker is not None else None
 
     def _lost(self, failure: Failure) -> None:
@@ -328,10 +334,11 @@ class BrokerRunner(Service):
 
         # twistd has no way to be told an exit status; this runs when all else is done, the pid file removed.
         atexit.register(_exit_with_failure)
+        assert self._signals is not None, "a broker that is lost was started"
         if reactor.running:
-            reactor.stop()
+            self._signals.stop()
         else:
-            reactor.callWhenRunning(reactor.stop)
+            reactor.callWhenRunning(self._signals.stop)
 
 
 def _exit_with_failure() -> None:

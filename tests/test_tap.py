@@ -385,6 +385,21 @@ def test_ready_and_stopped_by_sigterm(tmp_path: Path) -> None:
         assert "0 of them recovered" in read_until(process, r"logbus broker 0 ready")
 
 
+def test_signals(tmp_path: Path) -> None:
+    """SIGHUP is noted and changes nothing; a second SIGTERM does not disturb the first."""
+    with twistd(tmp_path, *FREE) as process:
+        read_until(process, r"logbus broker 0 ready")
+        for _ in range(2):
+            process.send_signal(signal.SIGHUP)
+            read_until(process, "SIGHUP: nothing is read again, and the broker goes on")
+        process.terminate()
+        said = read_until(process, "Received SIGTERM")
+        said += stop(process)
+        assert "Traceback" not in said
+        assert "ReactorNotRunning" not in said
+    assert (tmp_path / "logbus-data" / ".logbus_cleanshutdown").exists()
+
+
 @pytest.mark.parametrize(
     ("option", "reactor"),
     [([], "logbus.net.reactor.BrokerReactor"), (["--reactor=poll"], "twisted.internet.pollreactor.PollReactor")],

@@ -1,0 +1,79 @@
+"""
+What signals do to a broker's process.
+
+Twisted stops its reactor at SIGTERM and SIGINT, and fails if it is told to once more; it knows nothing of SIGHUP, which
+would end the process in the middle. Here the first signal stops the broker in order, further ones are noted, and
+SIGHUP changes nothing.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from attrs import define, field
+from twisted.logger import Logger
+
+Handler = Callable[[int, FrameType | None], Any] | int | None
+
+
+@define(eq=False)
+class ProcessSignals:
+    """
+    The signals of the process, and its one way to stop.
+
+    :param reactor: is stopped, once.
+    :param handler_of: ``signal.getsignal``.
+    :param handle: ``signal.signal``; only a process's main thread may call it.
+    """
+
+    _reactor: Any
+    _handler_of: Callable[[int], Handler] = signal.getsignal
+    _handle: Callable[[int, Handler], Any] = signal.signal
+    _is_stopping: bool = field(default=False, init=False)
+    _log = Logger(namespace="logbus")
+
+    def install(self) -> None:
+        """Handle signals from now on: SIGHUP at once, the others once the reactor runs, which handles them first."""
+        if self._handler_of(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
+            self._handle(signal.SIGHUP, self._hangup)
+        self._reactor.callWhenRunning(self._reactor.callLater, 0, self._wrap)
+
+    def stop(self) -> None:
+        """Stop the reactor, unless it is stopping."""
+        if not self._is_stopping:
+            self._is_stopping = True
+            self._reactor.stop()
+
+    def stopping(self) -> None:
+        """The process is about to end, for whatever reason: nothing is to stop it again."""
+        self._is_stopping = True
+
+    def _wrap(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            before = self._handler_of(number)
+            if callable(before):
+                self._handle(number, self._once(before))
+
+    def _once(self, before: Callable[[int, FrameType | None], Any]) -> Handler:
+        def handler(number: int, frame: FrameType | None) -> None:
+            if self._is_stopping:
+                self._say("{signal}: the broker is stopping already", number)
+            else:
+                self._is_stopping = True
+                before(number, frame)
+
+        return handler
+
+    def _hangup(self, number: int, frame: FrameType | None) -> None:
+        self._say(
+            "{signal}: nothing is read again, and the broker goes on; `logbus configs` changes the configuration of a "
+            "running broker, certificates are read when it starts",
+            number,
+        )
+
+    def _say(self, message: str, number: int) -> None:
+        # A signal may come in the middle of anything, even of a line of the log.
+        self._reactor.callFromThread(self._log.info, message, signal=signal.Signals(number).name)
