@@ -41,7 +41,7 @@ pipeline = LazyGroup(
       logbus pipeline load events --table lake/events
       spark-submit --master spark://host:7077 "$(logbus pipeline script)" load events --table hdfs:///lake/events
 
-    They need Java 17 or newer, and: pip install 'logbus[spark]'
+    They need Java 17 or newer, and, in the source directory of logbus: pip install '.[spark]'
     """,
     lazy={
         "load": ("logbus.cli.pipeline_load:load", "Load topics into a table of Parquet files, each record once."),

@@ -16,13 +16,14 @@ from logbus.client.audit_events import AUDIT_TOPIC, AVRO_SCHEMA, MonitoringEvent
 from logbus.client.registry_http import RegistryError
 from logbus.client.schema_registry import SchemaRegistry, unframe
 from logbus.client.serializers import SerializationError
+from logbus.extras import install_hint
 
 if TYPE_CHECKING:
     from logbus.client.avro import AvroDeserializer, PlainAvro
 
 _FRAMED = 0
 _NOT_FOUND = 404
-_NEEDED = "Avro needs fastavro, which is not installed: pip install 'logbus[avro]'"
+_NEEDED = f"Avro needs fastavro, which is not installed: {install_hint('avro')}"
 
 
 def encode_avro(event: MonitoringEvent) -> bytes:

@@ -1,5 +1,5 @@
 """
-Avro, with schemas from a schema registry, framed as Confluent's clients do it. Needs the extra ``logbus[avro]``.
+Avro, with schemas from a schema registry, framed as Confluent's clients do it. Needs the extra ``avro``.
 
 .. code-block:: python
 
@@ -27,11 +27,12 @@ from logbus.client.recent import Recent
 from logbus.client.schema_registry import RegistryError, SchemaRegistry, frame, unframe
 from logbus.client.serializers import SerializationError
 from logbus.errors import ConfigError
+from logbus.extras import install_hint
 
 try:
     import fastavro
 except ImportError as e:
-    raise ImportError("Avro needs fastavro, which is not installed: pip install 'logbus[avro]'") from e
+    raise ImportError(f"Avro needs fastavro, which is not installed: {install_hint('avro')}") from e
 
 Subject = Callable[[str, bool, str], str]
 """The subject of a schema: called with the topic, whether it is of keys, and the schema's full name."""

@@ -5,7 +5,7 @@ kazoo hears of everything on its connection thread, one thing after the other: a
 It is kept from spreading that over threads of its own; each goes straight to the reactor, so that there everything
 arrives in the order in which it happened.
 
-Import it only where a ZooKeeper is to be spoken to: kazoo is an extra (``logbus[zookeeper]``).
+Import it only where a ZooKeeper is to be spoken to: kazoo is an extra (``zookeeper``).
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from logbus.errors import ConfigError
+from logbus.extras import install_hint
 from logbus.metastore.connectstring import ConnectString
 from logbus.metastore.imetastore import (
     ROOT,
@@ -66,7 +67,7 @@ def require_kazoo() -> None:
         import logbus.metastore.kazoolink  # noqa: F401
     except ImportError as e:
         raise ConfigError(
-            f"zookeeper.connect: the client for ZooKeeper is missing ({e}): pip install 'logbus[zookeeper]'"
+            f"zookeeper.connect: the client for ZooKeeper is missing ({e}): {install_hint('zookeeper')}"
         ) from e
 
 

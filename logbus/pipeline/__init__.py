@@ -17,7 +17,8 @@ The data pipeline on Spark: topics as tables and streams, and jobs that load, co
     lake/         Parquet tables that know which offsets are in them
     jobs/         load, windows, joins, audit, mirror check
 
-It needs the extra ``spark`` and a Java runtime of version 17 or newer: ``pip install 'logbus[spark]'``.
+It needs the extra ``spark`` and a Java runtime of version 17 or newer: ``pip install '.[spark]'`` in a
+checkout.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from logbus.errors import LogbusError
+from logbus.extras import install_hint
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +49,7 @@ def check_packages() -> None:
     """
     for name in _PACKAGES:
         if find_spec(name) is None:
-            raise Missing(f"the pipeline needs {name}, which is not installed: pip install 'logbus[spark]'")
+            raise Missing(f"the pipeline needs {name}, which is not installed: {install_hint('spark')}")
 
 
 def register(spark: SparkSession) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from attrs import frozen
 
+from logbus.extras import install_hint
 from logbus.registry import avro_rules, json_rules
 from logbus.registry.avro_schema import AvroType, read_avro
 from logbus.registry.errors import Code, RegistryRefusal, invalid_schema
@@ -191,5 +192,5 @@ def _json_check(document: JsonDocument) -> Check:
 def _missing(what: str, package: str) -> RegistryRefusal:
     return RegistryRefusal(
         Code.NOT_IMPLEMENTED,
-        f"This broker cannot read {what}, as {package} is not installed; pip install 'logbus[registry]' has it",
+        f"This broker cannot read {what}, as {package} is not installed: {install_hint('registry')}",
     )

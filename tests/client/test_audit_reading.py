@@ -196,6 +196,6 @@ class CodingTests(RegistryCase):
         self.addCleanup(audit_decoding._avro.cache_clear)
         self.addCleanup(sys.modules.__setitem__, "logbus.client.avro", sys.modules["logbus.client.avro"])
         sys.modules["logbus.client.avro"] = None  # type: ignore[assignment]
-        self.assertIn("pip install 'logbus[avro]'", str(self.assertRaises(SerializationError, self.reader, data)))
-        self.assertIn("pip install 'logbus[avro]'", str(self.refused(self.reader(frame(1, data)))))
+        self.assertIn("pip install '.[avro]'", str(self.assertRaises(SerializationError, self.reader, data)))
+        self.assertIn("pip install '.[avro]'", str(self.refused(self.reader(frame(1, data)))))
         self.assertEqual(self.reader(encode_event(value)), value)

@@ -151,5 +151,5 @@ class AvroTests(RegistryCase):
         program = "import sys; sys.modules['fastavro'] = None; import logbus.client.avro"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
         self.assertIn(
-            "ImportError: Avro needs fastavro, which is not installed: pip install 'logbus[avro]'", done.stderr
+            "ImportError: Avro needs fastavro, which is not installed: run pip install '.[avro]'", done.stderr
         )

@@ -74,5 +74,5 @@ class ConnectStrings(SynchronousTestCase):
         with patch.dict(sys.modules, {"kazoo.client": None}):
             sys.modules.pop("logbus.metastore.kazoolink", None)
             error = str(self.assertRaises(ConfigError, require_kazoo))
-        self.assertIn("pip install 'logbus[zookeeper]'", error)
+        self.assertIn("pip install '.[zookeeper]'", error)
         self.assertNotIn("\n", error)

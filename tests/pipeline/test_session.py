@@ -173,7 +173,8 @@ class ExtraTests(TestCase):
                     [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
                 )
                 self.assertRegex(
-                    done.stdout, rf"needs {missing}[\w.]*, which is not installed: pip install 'logbus\[spark\]'"
+                    done.stdout,
+                    rf"needs {missing}[\w.]*, which is not installed: run pip install '\.\[spark\]' in the source",
                 )
 
     def test_no_pyspark_for_commands(self) -> None:
@@ -191,5 +192,6 @@ class ExtraTests(TestCase):
                 self.assertEqual(done.returncode, 1)
                 self.assertEqual(
                     done.stderr,
-                    "logbus: the pipeline needs pyspark, which is not installed: pip install 'logbus[spark]'\n",
+                    "logbus: the pipeline needs pyspark, which is not installed: run pip install "
+                    "'.[spark]' in the source directory of logbus\n",
                 )

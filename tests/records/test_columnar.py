@@ -409,7 +409,7 @@ class ArrowTests(SynchronousTestCase):
         try:
             import pyarrow as pa
         except ImportError:
-            raise SkipTest("pyarrow is not installed (pip install 'logbus[spark]')") from None
+            raise SkipTest("pyarrow is not installed (pip install '.[spark]')") from None
 
         def array(kind: Any, count: int, *buffers: Any) -> Any:
             made = pa.Array.from_buffers(kind, count, [None if buf is None else pa.py_buffer(buf) for buf in buffers])

@@ -111,7 +111,7 @@ class RegisterTests(RegistryCase):
             for kind in ("AVRO", "JSON"):
                 status, found = self.registry.register("b", {"type": "string"}, kind)
                 self.assertEqual((status, found["error_code"]), (501, 501))
-                self.assertIn("pip install 'logbus[registry]'", found["message"])
+                self.assertIn("pip install '.[registry]'", found["message"])
             self.ask("GET", "/schemas/ids/1")
 
 

@@ -15,7 +15,7 @@ def zookeeper_store(reactor: Any, connect: str, *, session_timeout: float = 6.0)
     :param connect: ``HOST:PORT,HOST:PORT/CHROOT``, the same that the brokers have as ``zookeeper.connect``.
     :param session_timeout: seconds without a sign of life until the partitions of a consumer go to others.
     :raise ConfigError: ``connect`` is not of this form, or the client library is missing: it comes with
-        ``logbus[zookeeper]``.
+        the extra ``zookeeper``.
     """
     require_kazoo()
     return ZooKeeperStore(ConnectString.parse(connect), reactor, session_timeout, complain_seconds=session_timeout)

@@ -11,6 +11,7 @@ from attrs import define, field
 
 from logbus.client.audit_events import AVRO_SCHEMA, MonitoringEvent, decode_event, event_of
 from logbus.client.serializers import SerializationError
+from logbus.extras import install_hint
 from logbus.pipeline.jobs.registry import NoSuchSchema, Registry
 
 _FRAMED = 0
@@ -78,7 +79,7 @@ def _fastavro() -> Any:
     try:
         import fastavro
     except ImportError as e:
-        raise SerializationError("Avro needs fastavro, which is not installed: pip install 'logbus[avro]'") from e
+        raise SerializationError(f"Avro needs fastavro, which is not installed: {install_hint('avro')}") from e
     return fastavro
 
 
