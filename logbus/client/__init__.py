@@ -8,7 +8,7 @@ A Twisted-native client of Kafka-compatible brokers.
                     its pure parts: partitioner.py, partition_queue.py, idempotence.py
     transaction.py  Transaction, and what may go wrong; transactional.py keeps its state
     consumer.py     Consumer: records in, of partitions one chooses or as a member of a group; handout.py hands them
-                    out, committing.py commits, following.py does what the membership says
+                    out, deliveries.py knows what was, committing.py commits, following.py does what the membership says
     fetcher.py      its engine: partitions and positions in, records out, read ahead; fetching.py, locating.py, and
                     fetch_session.py, source.py, readahead.py, fetched.py, which are pure
     simple.py       SimpleConsumer: one request each

@@ -4,7 +4,7 @@ A consumer's commits: one after another, by the member it is, when it is told to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from attrs import define, field
@@ -13,10 +13,12 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from logbus.client.groups import CommittedOffset
+from logbus.client.deliveries import Deliveries
+from logbus.client.groups import CommittedOffset, GroupMetadata
 from logbus.client.interceptors import ConsumerInterceptors
-from logbus.client.membership import GroupOffsets, Membership
-from logbus.errors import LogbusError
+from logbus.client.membership import CommitFailed, GroupOffsets, Membership
+from logbus.client.membership.commits import refused
+from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
 
 Offsets = Mapping[TopicPartition, CommittedOffset]
@@ -29,11 +31,13 @@ class _Round:
 
     :ivar given: offsets that somebody said.
     :ivar reached: where the consumer was, of partitions that it may have lost when the turn comes.
+    :ivar is_asked: whether the application asked for all that was delivered: then it fails if some of that is lost.
     :ivar waiters: who waits for the outcome; without any the round is given up.
     """
 
     given: dict[TopicPartition, CommittedOffset] = field(factory=dict)
     reached: dict[TopicPartition, CommittedOffset] = field(factory=dict)
+    is_asked: bool = False
     waiters: dict[Deferred[None], None] = field(factory=dict)
     task: Deferred[None] | None = None
 
@@ -42,8 +46,9 @@ class _Round:
 class Committer:
     """
     :ivar group: None without a group: then nothing can be committed.
-    :ivar membership: who commits; None: nobody, for a group without members.
     :ivar positions: what to commit where nothing is said: what was handed out, or (True) only what is done.
+    :ivar deliveries: what was handed out and not committed.
+    :ivar membership: who commits; None: nobody, for a group without members.
     """
 
     _log = Logger()
@@ -52,6 +57,7 @@ class Committer:
     group: GroupOffsets | None
     interceptors: ConsumerInterceptors
     positions: Callable[[bool], dict[TopicPartition, CommittedOffset]]
+    deliveries: Deliveries
     membership: Membership | None = None
     _committed: dict[TopicPartition, int] = field(factory=dict, init=False)
     _timer: LoopingCall | None = field(default=None, init=False)
@@ -67,7 +73,7 @@ class Committer:
         of its outcome. Cancelling the Deferred gives the commit up if nobody else waits for it; it may be on its way.
 
         :param offsets: None: of all partitions, as far as they were handed out.
-        :param done: only as far as they are done.
+        :param done: only as far as they are done; what was lost is not told then.
         :raises LogbusError: (in the Deferred) there is no group; CommitFailed; or what else went wrong.
         """
         turn = self._next
@@ -75,6 +81,7 @@ class Committer:
             turn = self._next = _Round()
         if offsets is None:
             reached = self.positions(done)
+            turn.is_asked = turn.is_asked or not done
             turn.reached.update(reached)
             for each in reached:
                 turn.given.pop(each, None)
@@ -98,7 +105,13 @@ class Committer:
         committing.addBoth(ended)
 
     def forget(self) -> None:
-        """Partitions came or went: what is committed of them may be another's."""
+        """Partitions came: what is committed of them may be another's."""
+        self._committed.clear()
+
+    def given_up(self, partitions: Iterable[TopicPartition]) -> None:
+        """Partitions go, now: what was delivered of them and is not committed can only be told to be lost."""
+        member = None if self.membership is None else self.membership.last_metadata
+        self.deliveries.given_up(partitions, member, self.positions(False))
         self._committed.clear()
 
     def start(self, interval: float) -> None:
@@ -154,20 +167,51 @@ class Committer:
         if group is None:
             raise LogbusError("nothing can be committed without a group; give the consumer a group_id")
         chosen = dict(turn.given)
+        lost = self.deliveries.take_lost() if turn.is_asked else {}
         if turn.reached:
             ours = self.positions(True)
             for each, at in turn.reached.items():
                 # What is another's by now may be further there; and what is committed need not be said again.
-                if each not in chosen and each in ours and self._committed.get(each) != at.offset:
+                if each not in chosen and each in ours and each not in lost and self._committed.get(each) != at.offset:
                     chosen[each] = at
-        if not chosen:
-            return
+        errors: dict[TopicPartition, ApiError] = {}
+        try:
+            if chosen:
+                await self._send(group, chosen)
+        except CommitFailed as e:
+            if not lost:
+                self._done({each: at for each, at in chosen.items() if each not in e.errors})
+                raise
+            errors = e.errors
+        except BaseException:
+            self.deliveries.lost = lost | self.deliveries.lost
+            raise
+        self._done({each: at for each, at in chosen.items() if each not in errors})
+        if lost:
+            raise self._failure(lost, errors)
+
+    async def _send(self, group: GroupOffsets, offsets: Offsets) -> None:
         if self.membership is not None:
-            await self.membership.commit(chosen)
+            await self.membership.commit(offsets)
         else:
-            await group.commit(chosen, None)
-        self._committed.update((each, at.offset) for each, at in chosen.items())
-        self.interceptors.on_commit(chosen)
+            await group.commit(offsets, None)
+
+    def _done(self, offsets: Offsets) -> None:
+        if offsets:
+            self._committed.update((each, at.offset) for each, at in offsets.items())
+            self.deliveries.committed(offsets, self.positions(False))
+            self.interceptors.on_commit(offsets)
+
+    def _failure(self, lost: Offsets, others: Mapping[TopicPartition, ApiError]) -> CommitFailed:
+        """The error for partitions that were given up with records delivered and not committed, and for others."""
+        if self.membership is not None:
+            member, errors = self.membership.last_metadata, dict(self.membership.not_ours(lost))
+        else:
+            member = GroupMetadata("" if self.group is None else self.group.group_id, 0)
+            errors = {each: ApiError(ErrorCode.UNKNOWN_MEMBER_ID) for each in lost}
+        failure = refused(member, {**others, **errors})
+        assert failure is not None
+        return failure
 
     def _commit_if_idle(self) -> None:
         if self._under_way is None:

@@ -16,11 +16,13 @@ import re
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
+from attrs import evolve
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from logbus.client.cluster import Cluster
 from logbus.client.committing import Committer
+from logbus.client.deliveries import Deliveries
 from logbus.client.fetched import ConsumerRecord
 from logbus.client.fetcher import Fetcher
 from logbus.client.following import Follower
@@ -97,7 +99,7 @@ class Consumer(OffsetLookups):
         self._options: GroupOptions | None = None
         group = None
         if group_id is not None:
-            options = {"client_rack": client_rack, "require_stable": self._committed_only, **options}
+            options = {"client_rack": client_rack, **options}
             self._options = GroupOptions(group_id, **options)
             group = GroupOffsets(cluster, group_id, self._options.request_timeout)
         elif options:
@@ -115,15 +117,17 @@ class Consumer(OffsetLookups):
             patience=5.0,
         )
         hooks = ConsumerInterceptors(tuple(interceptors))
-        self._handout = Handout(cluster.reactor, self._fetcher, hooks, key_deserializer, value_deserializer)
-        self._committer = Committer(cluster.reactor, group, hooks, self._handout.offsets)
+        self._deliveries = Deliveries()
+        self._handout = Handout(
+            cluster.reactor, self._fetcher, hooks, key_deserializer, value_deserializer, self._deliveries.delivered
+        )
+        self._committer = Committer(cluster.reactor, group, hooks, self._handout.offsets, self._deliveries)
         self._auto = enable_auto_commit and group is not None
         self._interval = auto_commit_interval
-        self._follower = Follower(
-            cluster, self._fetcher, self._committer, auto_offset_reset, self._auto, self._handout.let_go
-        )
+        self._follower = Follower(cluster, self._fetcher, self._committer, auto_offset_reset, self._auto, self._handout)
         self._follower.require_stable = self._options is not None and self._options.require_stable
         self._handout.watcher = self._follower
+        self._subscribe_next: tuple[Subscription, GroupListener | None] | None = None
 
     # What is read.
 
@@ -141,7 +145,7 @@ class Consumer(OffsetLookups):
         :raises LogbusError: the consumer subscribes to topics; or it is closed.
         """
         if self._committer.membership is not None:
-            raise LogbusError("the consumer subscribes to topics: unsubscribe before partitions are assigned")
+            raise LogbusError("the consumer subscribes to topics: await unsubscribe() before partitions are assigned")
         self._check_open()
         self._handout.let_go(self.assignment)
         self._fetcher.remove(self.assignment)
@@ -169,39 +173,57 @@ class Consumer(OffsetLookups):
         if self._options is None:
             raise LogbusError("a consumer without a group cannot subscribe: give it a group_id, or assign partitions")
         wanted = Subscription.matching(topics.pattern) if isinstance(topics, re.Pattern) else Subscription.of(topics)
+        wanted.among([])
+        if self._handout.leaving:
+            # One membership ends before the next one begins.
+            self._subscribe_next = wanted, listener
+            return
         membership = self._committer.membership
         if membership is None:
             self.assign({})
             membership = self._committer.membership = self._join(self._options)
-        self._follower.listener = listener or GroupListener()
-        self._follower.failure = None
-        membership.subscribe(wanted)
-        self._begin()
+        self._subscribe(membership, wanted, listener)
 
     def unsubscribe(self) -> Deferred[None]:
         """Leave the group, or read none of the assigned partitions any more; fires when that is done."""
 
         async def unsubscribe() -> None:
-            membership, self._committer.membership = self._committer.membership, None
+            membership = self._committer.membership
             if membership is not None:
-                await membership.close()
+                await self._leave(membership)
+            self._committer.membership = None
             self._handout.let_go(self.assignment)
             self._fetcher.remove(self.assignment)
             self._follower.end()
             await self._fetcher.rest()
+            following, self._subscribe_next = self._subscribe_next, None
+            if following is not None and self._options is not None and not self._handout.closed:
+                membership = self._committer.membership = self._join(self._options)
+                self._subscribe(membership, *following)
 
+        self._subscribe_next = None
         return Deferred.fromCoroutine(unsubscribe())
 
     def group_metadata(self) -> GroupMetadata:
         """
-        Who the consumer is in its group now: what a producer's transaction commits offsets with (KIP-447).
+        Who the consumer is in its group: what a producer's transaction commits offsets with (KIP-447).
+
+        It is bound to the records that were handed out since this was last asked. If a partition of these was given up
+        since, it is who the consumer was when it had that partition: the coordinator refuses the offsets then, and the
+        transaction is aborted. So ask for it once for each transaction, when all records of the transaction are there.
 
         :raises LogbusError: there is no group.
         """
         if self._options is None:
             raise LogbusError("a consumer without a group has no group metadata; give it a group_id")
         membership = self._committer.membership
-        return GroupMetadata(self._options.group_id) if membership is None else membership.metadata
+        if membership is None:
+            now = GroupMetadata(self._options.group_id)
+        else:
+            now = evolve(membership.last_metadata, assignment=self.assignment)
+        # A loop over records goes on in the same batch without a word otherwise.
+        self._handout.stop()
+        return self._deliveries.metadata(now)
 
     # Records.
 
@@ -246,7 +268,7 @@ class Consumer(OffsetLookups):
                 if not left or not hand.is_over:
                     break
                 try:
-                    hand = self._handout.ready_hand(found)
+                    hand = self._handout.next_ready_hand(found)
                 except LogbusError:
                     # Whoever asks next is told; here are records.
                     break
@@ -305,6 +327,18 @@ class Consumer(OffsetLookups):
         for each in partitions or self.assignment:
             self.seek(each, LATEST)
 
+    def seek_to_committed(self, *partitions: TopicPartition) -> Deferred[None]:
+        """
+        Go back to what the group committed, for instance after a transaction was aborted. A partition for which nothing
+        is committed begins as ``auto_offset_reset`` says; one that is given up meanwhile is left out.
+
+        :param partitions: default: all that are assigned.
+        :raises KeyError: (in the Deferred, as all of these) one is not assigned.
+        :raises LogbusError: there is no group; the broker refuses; or nothing is committed for a partition and
+            ``auto_offset_reset`` is ``none``.
+        """
+        return Deferred.fromCoroutine(self._follower.seek_to_committed(partitions or tuple(self.assignment)))
+
     def lag(self) -> dict[TopicPartition, int | None]:
         """How many offsets each partition is behind its end, as of its last fetch; None while that is not known."""
         found: dict[TopicPartition, int | None] = {}
@@ -356,6 +390,20 @@ class Consumer(OffsetLookups):
     def _join(self, options: GroupOptions) -> Membership:
         return membership_of(self._cluster, options, self._follower)
 
+    def _subscribe(self, membership: Membership, wanted: Subscription, listener: GroupListener | None) -> None:
+        self._follower.listener = listener or GroupListener()
+        self._follower.failure = None
+        membership.subscribe(wanted)
+        self._begin()
+
+    async def _leave(self, membership: Membership) -> None:
+        self._handout.leaving = True
+        self._handout.wait_no_more()
+        try:
+            await membership.close()
+        finally:
+            self._handout.leaving = False
+
     def _check_open(self) -> None:
         if self._handout.closed:
             raise LogbusError("the consumer is closed")
@@ -371,6 +419,7 @@ class Consumer(OffsetLookups):
         self._handout.stop()
         if done:
             self._handout.settle()
+        self._handout.wait_no_more()
         membership = self._committer.membership
         self._committer.stop()
         if membership is not None:

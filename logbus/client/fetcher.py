@@ -154,6 +154,18 @@ class Fetcher:
         source = self._sources[partition]
         return None if source.wanted is not None and not self._ahead.holds(partition) else source.position
 
+    def reading(self, partition: TopicPartition) -> Source:
+        """
+        What is read of a partition, for :meth:`is_reading`.
+
+        :raises KeyError: the partition is not assigned.
+        """
+        return self._sources[partition]
+
+    def is_reading(self, source: Source) -> bool:
+        """Whether a partition has been assigned ever since; not if it was taken away and assigned again."""
+        return self._sources.get(source.partition) is source
+
     def epoch(self, partition: TopicPartition) -> int:
         """The leader epoch of what was taken out last, −1 if it is not known."""
         return self._sources[partition].position_epoch

@@ -4,7 +4,7 @@ Reads what the group says is to be read: begins where it left off, and stops whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -17,11 +17,12 @@ from logbus.client.committing import Committer
 from logbus.client.fetched import Fetched
 from logbus.client.fetcher import Fetcher
 from logbus.client.groups import CommittedOffset
+from logbus.client.handout import Handout
 from logbus.client.membership import GroupListener
 from logbus.client.retry import is_retriable
 from logbus.client.source import Position, Reset, reset_position
 from logbus.errors import ApiError, ErrorCode, LogbusError
-from logbus.model import TopicPartition
+from logbus.model import NO_EPOCH, TopicPartition
 
 
 class Follower(GroupListener):
@@ -29,7 +30,7 @@ class Follower(GroupListener):
     What a membership tells a consumer.
 
     :param auto: commit what is done of partitions before they are given up.
-    :param let_go: hands out nothing more of what was taken of partitions.
+    :param handout: what delivers records to the application.
 
     :ivar listener: the application's.
     :ivar require_stable: committed offsets are those that transactions leave behind, not those before (KIP-447).
@@ -45,7 +46,7 @@ class Follower(GroupListener):
         committer: Committer,
         reset: Reset,
         auto: bool,
-        let_go: Callable[[Iterable[TopicPartition]], None],
+        handout: Handout,
     ) -> None:
         self.listener = GroupListener()
         self.require_stable = False
@@ -55,8 +56,10 @@ class Follower(GroupListener):
         self._committer = committer
         self._reset: Reset = reset
         self._auto = auto
-        self._let_go = let_go
-        self._wanted: frozenset[TopicPartition] = frozenset()
+        self._handout = handout
+        # What is to be read once its offset is looked up, with an object for each request: an answer to an earlier one
+        # does not count.
+        self._wanted: dict[TopicPartition, object] = {}
         self._beginning: Deferred[None] | None = None
         self._waiting: set[Deferred[Fetched]] = set()
         self._alive: Any = None
@@ -75,11 +78,19 @@ class Follower(GroupListener):
         return Deferred.fromCoroutine(assigned())
 
     def on_revoked(self, partitions: frozenset[TopicPartition]) -> Deferred[None]:
-        """Hand out nothing more of these, and let go of them once what is done is committed."""
+        """
+        Hand out nothing more of these, and let go of them once what is done is committed.
+
+        Records that the application is at are waited for: until it asks for the next ones, as in Java's client, which
+        rebalances in poll() only.
+        """
 
         async def revoked() -> None:
             held = partitions & self._fetcher.assignment
             self._fetcher.pause(held)
+            membership = self._committer.membership
+            if membership is not None:
+                await self._handout.when_done(held, membership.options.max_poll_interval)
             try:
                 await _told(self.listener.on_revoked(partitions))
             except Exception:
@@ -117,6 +128,19 @@ class Follower(GroupListener):
         """Read assigned partitions from where the group left off, as soon as that is found out."""
         self._start(partitions)
 
+    async def seek_to_committed(self, partitions: Sequence[TopicPartition]) -> None:
+        """See :meth:`.Consumer.seek_to_committed`."""
+        reading = {each: self._fetcher.reading(each) for each in partitions}
+        found = await self.committed(partitions) if partitions else {}
+        # One that went to another member and came back begins where that one left off, which may be further.
+        still = [each for each, since in reading.items() if self._fetcher.is_reading(since)]
+        positions, epochs, error = self._positions(still, found)
+        for each, position in positions.items():
+            self._fetcher.seek(each, position, epochs.get(each, NO_EPOCH))
+        self._handout.let_go(positions)
+        if error is not None:
+            raise error
+
     async def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
         """
         What the group committed.
@@ -146,7 +170,7 @@ class Follower(GroupListener):
             failure = self.failure
             if self._committer.membership is None:
                 self.failure = None
-                self._start(self._wanted)
+                self._start(())
             raise failure
 
     def waiting(self, records: Deferred[Fetched]) -> Deferred[Fetched]:
@@ -167,7 +191,7 @@ class Follower(GroupListener):
 
     def end(self) -> None:
         """Begin nothing more."""
-        self._wanted = frozenset()
+        self._wanted = {}
         self.failure = None
         if self._beginning is not None:
             self._beginning.cancel()
@@ -192,11 +216,12 @@ class Follower(GroupListener):
             self._add(partitions, await self.committed(tuple(partitions)))
         except LogbusError as e:
             self._log.warn("where to begin to read cannot be looked up: {error}", error=e)
-            self._start(partitions | self._wanted)
+            self._start(partitions)
 
-    def _start(self, partitions: frozenset[TopicPartition]) -> None:
-        self._wanted = partitions
-        if self._beginning is None and partitions:
+    def _start(self, partitions: Iterable[TopicPartition]) -> None:
+        """Begin to read these, too, as soon as their offsets are looked up."""
+        self._wanted |= {each: object() for each in partitions}
+        if self._beginning is None and self._wanted:
             self._beginning = beginning = Deferred.fromCoroutine(self._keep_trying())
 
             def ended(result: object) -> None:
@@ -210,7 +235,7 @@ class Follower(GroupListener):
     async def _keep_trying(self) -> None:
         attempt = 0
         while self._wanted:
-            wanted = self._wanted
+            wanted = dict(self._wanted)
             try:
                 found = await self.committed(tuple(wanted))
             except LogbusError as e:
@@ -220,11 +245,25 @@ class Follower(GroupListener):
                 self._log.debug("{error}; trying again", error=e)
                 await deferLater(self._cluster.reactor, self._cluster.backoff.before(attempt))
                 continue
-            still = wanted & self._wanted
-            self._wanted -= wanted
+            still = [each for each, request in wanted.items() if self._wanted.get(each) is request]
+            for each in still:
+                del self._wanted[each]
             self._add(still, found)
 
     def _add(self, partitions: Iterable[TopicPartition], found: dict[TopicPartition, CommittedOffset | None]) -> None:
+        positions, epochs, error = self._positions(partitions, found)
+        if error is not None:
+            self._fail(error)
+        self._fetcher.add(positions, epochs)
+
+    def _positions(
+        self, partitions: Iterable[TopicPartition], found: Mapping[TopicPartition, CommittedOffset | None]
+    ) -> tuple[dict[TopicPartition, Position], dict[TopicPartition, int], ApiError | None]:
+        """
+        Where to begin in partitions, the leader epochs of what lies before, and an error if nothing is committed for
+        one and there is no reset.
+        """
+        error = None
         positions: dict[TopicPartition, Position] = {}
         epochs: dict[TopicPartition, int] = {}
         for each in sorted(partitions):
@@ -232,21 +271,20 @@ class Follower(GroupListener):
             if committed is not None and committed.offset >= 0:
                 positions[each], epochs[each] = committed.offset, committed.leader_epoch
             elif self._reset == "none":
-                self._fail(
-                    ApiError(
-                        ErrorCode.OFFSET_OUT_OF_RANGE,
-                        f"{each}: no offset was committed; commit one, or set auto_offset_reset to earliest or latest",
-                    )
+                error = ApiError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"{each}: no offset was committed; commit one, or set auto_offset_reset to earliest or latest",
                 )
             else:
                 positions[each] = reset_position(self._reset)
-        self._fetcher.add(positions, epochs)
+        return positions, epochs, error
 
     def _drop(self, partitions: frozenset[TopicPartition]) -> None:
-        self._wanted -= partitions
-        self._let_go(partitions)
+        for each in partitions:
+            self._wanted.pop(each, None)
+        self._committer.given_up(partitions)
+        self._handout.let_go(partitions)
         self._fetcher.remove(partitions)
-        self._committer.forget()
 
     def _fail(self, error: LogbusError) -> None:
         self.failure = error

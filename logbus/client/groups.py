@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import field, frozen
 from twisted.internet.defer import Deferred
 
 from logbus.client.cluster import Cluster
@@ -59,19 +59,22 @@ class GroupMetadata:
     """
     Who somebody is in a group, and since when: what commits carry, be they plain or in a transaction (KIP-447).
 
-    :ivar generation: in the consumer protocol the member epoch; −1: no member.
+    :ivar generation: in the consumer protocol the member epoch; −1: no member, and the coordinator does not check it;
+        0: not a member yet, and the coordinator refuses what is committed.
     :ivar member_id: empty: no member.
+    :ivar assignment: the partitions that the member had; a transaction takes offsets of no others. None: not known.
     """
 
     group_id: str
     generation: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
+    assignment: frozenset[TopicPartition] | None = field(default=None, eq=False, repr=False)
 
     @property
     def is_member(self) -> bool:
         """Whether this is somebody's place in the group, and not only the group's name."""
-        return self.generation >= 0
+        return self.generation > 0
 
 
 class GroupAdmin:

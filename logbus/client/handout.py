@@ -4,10 +4,10 @@ Hands records to the application: the loop, the batches and the positions of a c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError, Deferred, succeed
 
 from logbus.client.fetched import ConsumerRecord, Fetched
 from logbus.client.fetcher import Fetcher
@@ -38,9 +38,13 @@ class Watcher(Protocol):
 
 class Handout:
     """
+    Delivers records to one loop: what it got last is done when it asks for more.
+
     :param watcher: set before records are asked for.
+    :param delivered: called with a partition whenever the application gets the next batch of it, or goes on with one.
 
     :ivar closed: nothing is handed out any more.
+    :ivar leaving: the application gives up its partitions itself, so that nothing waits until it asks for more.
     """
 
     watcher: Watcher
@@ -52,14 +56,18 @@ class Handout:
         interceptors: ConsumerInterceptors,
         key_deserializer: Deserializer | None,
         value_deserializer: Deserializer | None,
+        delivered: Callable[[TopicPartition], object],
     ) -> None:
-        self.closed = False
+        self.closed = self.leaving = False
         self._clock = clock
         self._fetcher = fetcher
         self._interceptors = interceptors
         self._key, self._value = key_deserializer, value_deserializer
         self._hands: dict[TopicPartition, Hand] = {}
         self._rest: Iterator[ConsumerRecord] = iter(())
+        self._delivered = delivered
+        self._is_read = False
+        self._processing: list[Deferred[None]] = []
 
     def __aiter__(self) -> Handout:
         return self
@@ -80,12 +88,31 @@ class Handout:
                 raise hand.error
 
     async def next_hand(self, seconds: float | None = None) -> Hand | None:
-        """What to hand out next, waiting for it; None if the time is up or the consumer closed."""
+        """
+        What to hand out next, waiting for it; None if the time is up or the consumer closed.
+
+        :raises LogbusError: another loop is waiting for records; or what went wrong.
+        """
+        if self._is_read:
+            raise LogbusError(
+                "another poll or loop of this consumer is waiting for records: one loop reads a consumer, so await it "
+                "first, or use a consumer for each loop"
+            )
+        self._is_read = True
+        try:
+            hand = await self._next_hand(seconds)
+        finally:
+            self._is_read = False
+        if hand is not None:
+            self._delivered(hand.fetched.partition)
+        return hand
+
+    async def _next_hand(self, seconds: float | None) -> Hand | None:
         self.settle()
         deadline = None if seconds is None else self._clock.seconds() + seconds
         while not self.closed:
             self.watcher.polled()
-            hand = self.ready_hand()
+            hand = self._ready_hand()
             if hand is not None:
                 return hand
             fetched = await self._wait(deadline)
@@ -96,13 +123,19 @@ class Handout:
                 return hand
         return None
 
-    def ready_hand(self, but: Iterable[TopicPartition] = ()) -> Hand | None:
+    def next_ready_hand(self, but: Iterable[TopicPartition]) -> Hand | None:
         """
-        What can be handed out now.
+        What can be handed out now, besides what was.
 
         :param but: of other partitions, if it is the rest of a batch.
         :raises ApiError: what is wrong with the partition whose turn it is.
         """
+        hand = self._ready_hand(but)
+        if hand is not None:
+            self._delivered(hand.fetched.partition)
+        return hand
+
+    def _ready_hand(self, but: Iterable[TopicPartition] = ()) -> Hand | None:
         if self._hands:
             paused = self._fetcher.paused()
             for partition, hand in self._hands.items():
@@ -123,6 +156,36 @@ class Handout:
             hand.settle()
             if hand.is_over:
                 del self._hands[partition]
+        self.wait_no_more()
+
+    def when_done(self, partitions: Iterable[TopicPartition], seconds: float) -> Deferred[None]:
+        """
+        Fires when the application is done with what it got of partitions: when it asks for more, or gives them up.
+
+        :param seconds: the most to wait.
+        """
+        hands = [self._hands[each] for each in partitions if each in self._hands]
+        if self.closed or self.leaving or all(each.done >= each.position for each in hands):
+            return succeed(None)
+        # A loop over records does not ask here for each: have it ask for the next one.
+        self.stop()
+        waiting: Deferred[None] = Deferred()
+        self._processing.append(waiting)
+        timer = self._clock.callLater(seconds, waiting.cancel)
+
+        def ended(_: object) -> None:
+            if waiting in self._processing:
+                self._processing.remove(waiting)
+            if timer.active():
+                timer.cancel()
+
+        return waiting.addBoth(ended)
+
+    def wait_no_more(self) -> None:
+        """The application is back, or nobody has to wait for it."""
+        processing, self._processing = self._processing, []
+        for each in processing:
+            each.callback(None)
 
     def stop(self) -> None:
         """Have a loop over records look again at what to hand out."""

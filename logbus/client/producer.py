@@ -256,7 +256,7 @@ class Producer:
 
             async with producer.transaction() as transaction:
                 await producer.send("totals", b"12", key=b"orders")
-                await transaction.send_offsets({TopicPartition("orders", 0): 3}, group)
+                await transaction.send_offsets({TopicPartition("orders", 0): 3}, consumer.group_metadata())
 
         :raises ValueError: the producer has no transactional id.
         """

@@ -50,6 +50,16 @@ from logbus.wire.messages.transactions import (
 _FEATURE = "transaction.version"
 _LAST_PRODUCE_BY_V1 = 11
 _FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+_MOVED_ON = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+    }
+)
 _FATAL = frozenset(
     {
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
@@ -197,9 +207,23 @@ class TransactionManager(Identity):
         """See :meth:`Transaction.send_offsets`."""
         self.check_open()
         group = GroupMetadata(group) if isinstance(group, str) else group
+        if not offsets:
+            # A transaction that only sends no offsets has nothing to end either.
+            return
         try:
+            foreign = () if group.assignment is None else sorted(offsets.keys() - group.assignment)
+            if foreign:
+                code = ErrorCode.ILLEGAL_GENERATION
+                raise ApiError(code, f"{foreign[0]} is not assigned to this member of group {group.group_id!r}")
             await self._send_offsets(offsets, group)
         except LogbusError as e:
+            if isinstance(e, ApiError) and e.code in _MOVED_ON:
+                e = ApiError(
+                    e.code,
+                    f"{e}: the group has gone on without this member, and others may read these partitions. Go back "
+                    "with the consumer's seek_to_committed(), and process fewer records between polls, or raise "
+                    "max_poll_interval",
+                )
             raise self._met(e) from e
 
     def end(self, *, commit: bool) -> Deferred[None]:

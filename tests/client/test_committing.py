@@ -13,6 +13,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.client.committing import Committer
+from logbus.client.deliveries import Deliveries
 from logbus.client.groups import CommittedOffset
 from logbus.client.interceptors import ConsumerInterceptors
 from logbus.client.membership import CommitFailed
@@ -31,6 +32,7 @@ def at(**offsets: int) -> dict[TopicPartition, CommittedOffset]:
 class Group:
     """Where commits go: each waits until the test answers it."""
 
+    group_id = "g"
     asked: list[dict[TopicPartition, CommittedOffset]] = field(factory=list)
     waiting: list[Deferred[None]] = field(factory=list)
 
@@ -52,7 +54,14 @@ class CommittingTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.group = Group()
         self.places: dict[TopicPartition, CommittedOffset] = {}
-        self.committer = Committer(Clock(), self.group, ConsumerInterceptors(), lambda done: dict(self.places))  # type: ignore[arg-type]
+        self.deliveries = Deliveries()
+        self.committer = Committer(
+            Clock(),
+            self.group,
+            ConsumerInterceptors(),
+            lambda done: dict(self.places),
+            self.deliveries,  # type: ignore[arg-type]
+        )
 
     def test_what_is_asked_for_meanwhile_is_one_commit(self) -> None:
         """

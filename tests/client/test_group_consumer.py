@@ -12,8 +12,8 @@ from twisted.internet.defer import CancelledError, Deferred
 from logbus.client import CommittedOffset, Consumer, Producer
 from logbus.client.admin import AdminClient
 from logbus.client.interceptors import ConsumerInterceptor
-from logbus.client.membership import GroupListener
-from logbus.errors import ApiError, LogbusError
+from logbus.client.membership import CommitFailed, GroupListener
+from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
 from tests.client.membershipkit import Hears, MembershipCase
 from tests.handlers.kit import a_batch
@@ -317,13 +317,14 @@ class GroupConsumerTests(MembershipCase):
         waiting = self.start(consumer.__anext__())
         for _ in range(100):
             self.cluster.settle(0.1)
-        self.assertTrue(consumer.group_metadata().is_member)
+        before = consumer.group_metadata()
+        self.assertTrue(before.is_member)
         self.assertEqual(consumer.assignment, ALL)
         waiting.cancel()
         self.failureResultOf(waiting, CancelledError)
         for _ in range(100):
             self.cluster.settle(0.1)
-        self.assertFalse(consumer.group_metadata().is_member)
+        self.assertEqual(consumer.group_metadata(), before)
         self.assertEqual(consumer.assignment, frozenset())
         self.put(0, b"c")
         self.assertIn((0, 2), self.read(consumer, 1))
@@ -337,9 +338,144 @@ class GroupConsumerTests(MembershipCase):
         with self.assertRaisesRegex(LogbusError, "unsubscribe"):
             consumer.assign([P0])
         self.finished(consumer.unsubscribe())
-        self.assertEqual((consumer.assignment, consumer.group_metadata().is_member), (frozenset(), False))
+        self.assertEqual(consumer.assignment, frozenset())
+        self.assertTrue(consumer.group_metadata().is_member, "for what was read as a member")
         consumer.assign({P0: 0})
         self.assertEqual(self.read(consumer, 1), [(0, 0)])
+        self.assertFalse(consumer.group_metadata().is_member)
+
+    def test_unsubscribing_and_subscribing(self) -> None:
+        """
+        A subscription that follows at once begins when the former membership has ended, with what that committed.
+        """
+        self.cluster[0].create("u", 1)
+        consumer = self.consumer("t")
+        self.read(consumer, 12)
+        unsubscribing = consumer.unsubscribe()
+        consumer.subscribe(["u"])
+        self.finished(unsubscribing)
+        self.wire.produce(a_batch(b"new"), "u", 0)
+        self.assertEqual(self.finished(consumer.__anext__()).topic, "u")
+        # The last of the twelve was not done.
+        self.assertEqual(sorted(self.committed().values()), [1, 2, 2, 2, 2, 2])
+
+    def test_what_is_lost_cannot_be_committed(self) -> None:
+        """
+        A commit after the partitions were lost fails, whether it says offsets or not; what is still one's own is
+        committed, and the next one does not hear of it again.
+        """
+        consumer = self.consumer("t", max_poll_interval=3.0, enable_auto_commit=False)
+        records = self.read(consumer, 3)
+        number = records[-1][0]
+        self.cluster.settle(10)
+        self.assertEqual(consumer.assignment, frozenset())
+        for commit in (lambda: consumer.commit({TopicPartition("t", number): 1}), consumer.commit):
+            committing = commit()
+            self.cluster.settle(1)
+            error = self.failureResultOf(committing, CommitFailed).value
+            self.assertIs(error.code, ErrorCode.UNKNOWN_MEMBER_ID)
+            self.assertIn(TopicPartition("t", number), error.errors)
+            self.assertIn("raise max_poll_interval", str(error))
+        self.finished(consumer.commit())
+        self.assertEqual(self.committed(), {})
+
+    def test_what_is_another_s_cannot_be_committed(self) -> None:
+        """
+        Nor is the offset put back of a partition that went to another member meanwhile, or was never assigned.
+        """
+        first = self.consumer("t", enable_auto_commit=False)
+        records = self.read(first, 12)
+        second = self.consumer("t", enable_auto_commit=False)
+        polls = [first.poll(), second.poll()]
+        for _ in range(600):
+            if len(first.assignment) == len(second.assignment) == 3:
+                break
+            self.cluster.settle(0.05)
+        self.finished(second.commit(dict.fromkeys(second.assignment, 2)))
+        self.finished(first.commit(dict.fromkeys(first.assignment, 2)))
+        foreign = min(second.assignment)
+        self.assertIn((foreign.partition, 0), records)
+        committing = first.commit({foreign: 1, min(first.assignment): 1})
+        self.cluster.settle(1)
+        error = self.failureResultOf(committing, CommitFailed).value
+        self.assertEqual((error.code, set(error.errors)), (ErrorCode.ILLEGAL_GENERATION, {foreign}))
+        self.assertEqual(self.committed()[foreign.partition], 2)
+        self.assertEqual(self.committed()[min(first.assignment).partition], 1)
+        for each in polls:
+            each.addErrback(lambda _: None)
+            each.cancel()
+
+    def test_partitions_wait_for_the_record_in_hand(self) -> None:
+        """
+        A record that the application is at is its own until it asks for the next one: what it commits meanwhile holds,
+        and the listener is told afterwards; then another member has the partition.
+        """
+        listener = Hears()
+        first = self.consumer("t", listener=listener, enable_auto_commit=False)
+        self.take_all(first)
+        second = self.consumer("t", enable_auto_commit=False, max_poll_interval=60.0)
+        waiting = second.poll()
+        self.cluster.settle(20)
+        self.assertEqual((first.assignment, second.assignment), (ALL, frozenset()))
+        self.assertEqual(listener.heard("revoked"), frozenset())
+        self.finished(first.commit())
+        self.assertEqual(self.committed(), dict.fromkeys(range(6), 2))
+        following = self.start(first.__anext__())
+        self.cluster.settle(5)
+        self.assertEqual(len(second.assignment), 3)
+        self.assertLessEqual(second.assignment, listener.heard("revoked"))
+        for number in range(6):
+            self.put(number, b"c")
+        self.finished(waiting)
+        following.addErrback(lambda _: None)
+        following.cancel()
+
+    def test_nobody_waits_for_ever_for_the_record_in_hand(self) -> None:
+        """
+        An application that asks for nothing more loses its partitions after ``max_poll_interval``, and one that closes
+        the consumer or unsubscribes while it is at a record does so at once.
+        """
+        for number, end in enumerate((None, Consumer.close, Consumer.unsubscribe)):
+            first = self.consumer("t", max_poll_interval=30.0)
+            self.take_all(first)
+            second = self.consumer("t")
+            waiting = second.poll()
+            self.cluster.settle(5)
+            self.assertNoResult(waiting)
+            if end is not None:
+                end(first)
+            self.put(number, b"more")
+            for _ in range(60 if end is None else 12):
+                self.cluster.settle(1)
+            self.assertEqual(second.assignment, ALL)
+            self.successResultOf(waiting)
+            for each in (first, second):
+                self.finished(each.close())
+
+    def take_all(self, consumer: Consumer) -> None:
+        """Have records of all partitions in hand."""
+        while not consumer.assignment:
+            self.assertEqual(self.finished(consumer.poll(0)), {})
+            self.cluster.settle(0.05)
+        consumer.seek_to_beginning()
+        self.cluster.settle(2)
+        self.assertEqual(self.finished(consumer.poll(0)).keys(), ALL)
+
+    def test_one_loop_reads_a_consumer(self) -> None:
+        """
+        A second poll while one waits for records is refused, and the first one goes on.
+        """
+        consumer = self.consumer()
+        consumer.assign({P0: 2})
+        waiting = consumer.poll()
+        for second in (consumer.poll(), self.start(consumer.__anext__()), self.start(consumer.batches().__anext__())):
+            self.assertIn("one loop reads a consumer", str(self.failureResultOf(second, LogbusError).value))
+        self.put(0, b"c")
+        self.assertEqual([each.offset for each in self.finished(waiting)[P0]], [2])
+        waiting = consumer.poll()
+        waiting.cancel()
+        self.failureResultOf(waiting, CancelledError)
+        self.assertEqual(self.finished(consumer.poll(0)), {})
 
 
 class ConsumerProtocolTests(GroupConsumerTests):

@@ -110,6 +110,7 @@ class ClassicMembership(Shell):
     # What the machine says.
 
     def _do(self, actions: Sequence[Action]) -> None:
+        self._remember()
         for action in actions:
             if isinstance(action, Join):
                 self._request(self._join, self._machine.turn, action.wait)

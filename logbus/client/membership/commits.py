@@ -151,7 +151,7 @@ def refused(member: GroupMetadata, errors: Mapping[TopicPartition, ApiError]) ->
         )
     elif code is ErrorCode.REBALANCE_IN_PROGRESS:
         why = f"{group} is rebalancing: commit again after on_assigned, if the partitions are still yours"
-    elif code in MOVED_ON and not member.is_member:
+    elif code in MOVED_ON and member.generation < 0:
         why = f"{group} has members, and only they commit: stop them, or subscribe instead of assigning partitions"
     elif code in MOVED_ON:
         why = (

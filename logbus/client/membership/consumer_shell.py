@@ -86,6 +86,7 @@ class ConsumerMembership(Shell):
     # What the machine says.
 
     def _do(self, actions: Sequence[Action]) -> None:
+        self._remember()
         for action in actions:
             if isinstance(action, Beat):
                 self._beat_soon()

@@ -7,7 +7,7 @@ partitions the consumer has, and waits for what the listener returns before it g
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from attrs import field, frozen
@@ -50,8 +50,8 @@ class GroupOptions:
     :ivar client_rack: for assignors, and for brokers nearby.
     :ivar metadata_max_age: how often to look for new topics and partitions (classic).
     :ivar request_timeout: for which something is tried again, such as a commit.
-    :ivar require_stable: the end of transactions is waited for that commit offsets, as ``read_committed`` wants it
-        (KIP-447).
+    :ivar require_stable: wait for the end of transactions that commit offsets before a partition is read on
+        (KIP-447); otherwise what these transactions are about is read again.
     """
 
     group_id: str = field(validator=min_len(1))
@@ -65,7 +65,7 @@ class GroupOptions:
     client_rack: str | None = None
     metadata_max_age: float = field(default=300.0, validator=gt(0))
     request_timeout: float = field(default=30.0, validator=ge(0))
-    require_stable: bool = False
+    require_stable: bool = True
 
 
 class GroupListener:
@@ -73,7 +73,8 @@ class GroupListener:
     Hears which partitions a consumer has. Override what is of interest; each may return something to wait for.
 
     The calls come one after another, never two at a time, and the group's rebalance waits for each: so what
-    ``on_revoked`` commits is committed before another member reads on. Heartbeats go on meanwhile; a listener that
+    ``on_revoked`` commits is committed before another member reads on. A consumer calls it when the application is done
+    with the records that it got of the partitions. Heartbeats go on meanwhile; a listener that
     takes longer than ``max_poll_interval`` costs the membership. One that fails is logged, and the membership goes on.
     """
 
@@ -141,6 +142,14 @@ class Membership(Protocol):
         """Who we are now; generation −1 while we are nobody. To be read for each commit anew."""
         ...
 
+    @property
+    def last_metadata(self) -> GroupMetadata:
+        """
+        Who we are, or were last: a member that was lost keeps its generation and id here, so that the coordinator
+        refuses what is committed in its name. Generation 0 before we were first a member.
+        """
+        ...
+
     def subscribe(self, subscription: Subscription) -> None:
         """Want this from now on: join, or have the group rebalance. Returns at once; the listener hears the rest."""
         ...
@@ -165,9 +174,14 @@ class Membership(Protocol):
         Commit as the member one is now. If a rebalance is in progress, its end is waited for: what is still one's own
         then is committed.
 
-        :raise CommitFailed: (in the Deferred) the group has moved on, or a partition's offset is refused.
+        :raise CommitFailed: (in the Deferred) the group has moved on, a partition is not assigned (any more), or its
+            offset is refused. The others are committed.
         :raise LogbusError: no coordinator could be reached within ``request_timeout``.
         """
+        ...
+
+    def not_ours(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, ApiError]:
+        """The errors of a :class:`CommitFailed` for partitions that are not assigned any more."""
         ...
 
     def committed(self, partitions: Sequence[TopicPartition]) -> Deferred[dict[TopicPartition, CommittedOffset | None]]:

@@ -35,11 +35,12 @@ class GroupOffsets:
     The committed offsets of a group. Commits are sent one after another: what was committed last holds.
 
     :param patience: seconds for which something is tried again.
+    :ivar group_id: the group's name.
     """
 
     def __init__(self, cluster: Cluster, group_id: str, patience: float = 30.0) -> None:
         self._cluster = cluster
-        self._group_id = group_id
+        self.group_id = group_id
         self._patience = patience
         self._coordinator = GroupCoordinator(cluster, group_id)
         self._commits = DeferredLock()
@@ -56,7 +57,7 @@ class GroupOffsets:
         :raise CommitFailed: (in the Deferred) some are not committed; it says which and why.
         :raise LogbusError: no coordinator could be reached in time.
         """
-        return Deferred.fromCoroutine(self._commit(dict(offsets), member or GroupMetadata(self._group_id)))
+        return Deferred.fromCoroutine(self._commit(dict(offsets), member or GroupMetadata(self.group_id)))
 
     def fetch(
         self, partitions: Sequence[TopicPartition], *, require_stable: bool = False
@@ -104,8 +105,8 @@ class GroupOffsets:
     async def _send_fetch(self, left: Sequence[TopicPartition], require_stable: bool) -> Answer[CommittedOffset | None]:
         channel = await self._coordinator.channel()
         version = min(channel.version(_OFFSET_FETCH), _BY_NAME)
-        request = fetch_request(self._group_id, left, require_stable, version)
-        return read_fetched(self._group_id, left, await self._coordinator.ask(request, highest=version))
+        request = fetch_request(self.group_id, left, require_stable, version)
+        return read_fetched(self.group_id, left, await self._coordinator.ask(request, highest=version))
 
     async def _ask(
         self, partitions: Sequence[TopicPartition], send: Callable[[Sequence[TopicPartition]], Any]

@@ -7,7 +7,7 @@ A shell hands what happens to its machine, and does what that says. Nothing is e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from twisted.internet.defer import CancelledError, Deferred, succeed
@@ -67,6 +67,7 @@ class Shell:
         self._polled_at = 0.0
         self._poll_watch: IDelayedCall | None = None
         self._closed = False
+        self._last_metadata = GroupMetadata(options.group_id, 0, group_instance_id=options.group_instance_id)
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
@@ -77,6 +78,12 @@ class Shell:
     def metadata(self) -> GroupMetadata:
         """Who we are now."""
         raise NotImplementedError
+
+    @property
+    def last_metadata(self) -> GroupMetadata:
+        """Who we are, or were last."""
+        self._remember()
+        return self._last_metadata
 
     def polled(self) -> None:
         """The application is alive."""
@@ -121,6 +128,12 @@ class Shell:
         return self.options.group_instance_id is None if leave is None else leave
 
     # How it works.
+
+    def _remember(self) -> None:
+        """Keep who we are, for when we are nobody."""
+        metadata = self.metadata
+        if metadata.is_member:
+            self._last_metadata = metadata
 
     def _begin(self) -> None:
         self._polled_at = self._clock.seconds()
@@ -223,29 +236,38 @@ class Shell:
     async def _commit(self, offsets: dict[TopicPartition, CommittedOffset]) -> None:
         deadline = self._clock.seconds() + self.options.request_timeout
         attempt = 0
-        while True:
+        lost: dict[TopicPartition, ApiError] = {}
+        while offsets:
             if attempt or not self.metadata.is_member:
                 await self._settled(deadline)
             member = self.metadata
-            # What was ours when it was committed first may have gone since, and another's place must not be put back.
-            lacking = [each for each in offsets if each not in self.assignment] if attempt else []
-            if not member.is_member or lacking:
-                raise self._not_ours(lacking or list(offsets))
+            # The coordinator does not know whose partitions are whose: another member's offset must not be put back.
+            gone = [each for each in offsets if not member.is_member or each not in self.assignment]
+            if gone:
+                lost |= self.not_ours(gone)
+                offsets = {each: at for each, at in offsets.items() if each not in lost}
+                continue
             try:
                 await self._offsets.commit(offsets, member)
-                return
+                break
             except CommitFailed as e:
                 if not self._may_commit_later(e, member) or self._clock.seconds() >= deadline:
-                    raise
+                    lost |= e.errors
+                    break
                 offsets = {each: offsets[each] for each in e.errors}
             attempt += 1
             await deferLater(self._clock, self._cluster.backoff.before(attempt))
+        failure = refused(self.last_metadata, lost)
+        if failure is not None:
+            raise failure
 
-    def _not_ours(self, partitions: Sequence[TopicPartition]) -> LogbusError:
-        code = ErrorCode.UNKNOWN_MEMBER_ID if self._is_settled() else ErrorCode.REBALANCE_IN_PROGRESS
-        failure = refused(GroupMetadata(self.options.group_id, 0), {each: ApiError(code) for each in partitions})
-        assert failure is not None
-        return failure
+    def not_ours(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ApiError]:
+        """Why offsets of partitions cannot be committed that were given up, or never assigned."""
+        if not self._is_settled():
+            code = ErrorCode.REBALANCE_IN_PROGRESS
+        else:
+            code = ErrorCode.ILLEGAL_GENERATION if self.metadata.is_member else ErrorCode.UNKNOWN_MEMBER_ID
+        return {each: ApiError(code) for each in partitions}
 
     def _may_commit_later(self, error: CommitFailed, member: GroupMetadata) -> bool:
         """Whether the refusal may only mean that a rebalance went on meanwhile, and the partitions remained ours."""

@@ -1,0 +1,257 @@
+"""
+Exactly once from topic to topic with the client's consumer and producer, while members come, go, are late or cut off.
+
+Copiers read ``t`` as members of one group and write what they read to ``out`` in transactions that commit the offsets.
+Whatever happens, readers of committed records find each record in ``out`` once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+
+from logbus.client import Consumer, OutcomeUnknown, Producer, TransactionAborted
+from logbus.errors import LogbusError
+from logbus.model import TopicPartition
+from logbus.records.batch import iter_batches
+from logbus.records.committed import committed_records
+from tests.client.membershipkit import CLIENTS, MembershipCase
+from tests.handlers.kit import a_batch, content
+
+EACH = 150
+"""Records in each of the six partitions."""
+
+
+class Copier:
+    """
+    One process of the application.
+
+    :ivar polls: how often it polls for one transaction.
+    :ivar work: seconds that it takes for one poll's records.
+    :ivar aborted: why transactions were aborted.
+    """
+
+    def __init__(self, clock: Any, consumer: Consumer, producer: Producer, polls: int, work: float) -> None:
+        self.clock, self.consumer, self.producer = clock, consumer, producer
+        self.polls, self.work = polls, work
+        self.aborted: list[LogbusError] = []
+        self.copied = 0
+        self.over = False
+        self.ended: Deferred[None] | None = None
+
+    async def run(self) -> None:
+        while not self.over:
+            try:
+                await self.copy()
+            except (TransactionAborted, OutcomeUnknown) as e:
+                self.aborted.append(e)
+                await self.consumer.seek_to_committed()
+        await self.consumer.close()
+        await self.producer.close()
+
+    async def copy(self) -> None:
+        positions: dict[TopicPartition, int] = {}
+        async with self.producer.transaction() as transaction:
+            for _ in range(self.polls):
+                found = await self.consumer.poll(0.3, max_records=7)
+                for partition, records in found.items():
+                    for each in records:
+                        self.producer.send("out", each.value).addErrback(lambda _: None)
+                    positions[partition] = records[-1].offset + 1
+                if found and self.work:
+                    await deferLater(self.clock, self.work)
+            await transaction.send_offsets(positions, self.consumer.group_metadata())
+        self.copied += len(positions)
+
+
+class CopyingCase(MembershipCase):
+    """Copiers and their topics."""
+
+    options: dict[str, Any] = {}
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.cluster[0].create("out", 1)
+        self.wire = self.cluster[0].connect()
+        self.put(0, EACH)
+        self.copiers: list[Copier] = []
+        self.found: Counter[bytes] = Counter()
+        self.read_to = 0
+
+    def put(self, first: int, end: int) -> None:
+        for number in range(6):
+            for index in range(first, end, 5):
+                values = [b"%d-%d" % (number, each) for each in range(index, min(index + 5, end))]
+                self.wire.produce(a_batch(*values), "t", number)
+
+    def consumer(self, client: Any = None, **options: Any) -> Consumer:
+        settings = {"request_timeout": 5.0, "auto_offset_reset": "earliest", "enable_auto_commit": False}
+        settings |= {
+            "isolation_level": "read_committed",
+            "group_protocol": self.protocol,
+            "heartbeat_interval": 1.0,
+            **self.options,
+            **options,
+        }
+        consumer = Consumer(client or self.a_client(), "g", **settings)
+
+        def close() -> None:
+            consumer.close()
+            self.cluster.settle(6)
+
+        self.addCleanup(close)
+        return consumer
+
+    def copier(self, *, polls: int = 1, work: float = 0.2, **options: Any) -> Copier:
+        client = self.a_client()
+        consumer = self.consumer(client, **options)
+        consumer.subscribe(["t"])
+        producer = Producer(
+            client,
+            wall_clock=self.cluster.clock.seconds,
+            random=Random(1),
+            transactional_id=f"copier-{len(self.copiers)}",
+            transaction_timeout=100.0,
+        )
+        self.addCleanup(producer.abort)
+        copier = Copier(self.cluster.clock, consumer, producer, polls, work)
+        self.copiers.append(copier)
+        copier.ended = Deferred.fromCoroutine(copier.run())
+        return copier
+
+    def stop(self, copier: Copier) -> None:
+        copier.over = True
+        assert copier.ended is not None
+        self.cluster.now(copier.ended, 60)
+
+    def out(self) -> Counter[bytes]:
+        """What readers of committed records find in the destination so far."""
+        while True:
+            answer = self.wire.fetch(self.read_to, "out", 0, isolation_level=1)
+            data = content(answer)
+            if not data:
+                return self.found
+            aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
+            self.found.update(each.value or b"" for each in committed_records(data, aborted))
+            self.read_to = [header.next_offset for _, header in iter_batches(data)][-1]
+
+    def wait_for(self, condition: Any, seconds: float = 120.0) -> None:
+        for _ in range(round(seconds / 0.05)):
+            if condition():
+                return
+            self.cluster.settle(0.05)
+        copiers = [(each.ended, each.copied, each.aborted) for each in self.copiers]
+        self.fail(f"not in time: {copiers}; {len(self.out())} of {self.out().total()}")
+
+    def check(self, each: int = EACH) -> None:
+        """Each record is there once."""
+        wanted = Counter(b"%d-%d" % (number, index) for number in range(6) for index in range(each))
+        self.wait_for(lambda: sum(self.out().values()) >= sum(wanted.values()), 300)
+        self.cluster.settle(10)
+        found = self.out()
+        self.assertEqual((found - wanted, wanted - found), (Counter(), Counter()))
+
+
+class RangeTests(CopyingCase):
+    """The classic protocol, in which members give up everything in each rebalance."""
+
+    options = {"assignors": ["range"]}
+
+    def test_members_come_and_go(self) -> None:
+        """
+        Rebalances while records are processed: each waits until what the member has in hand is committed, so no
+        transaction is aborted, and nothing is copied twice.
+        """
+        first = self.copier()
+        self.wait_for(lambda: first.copied)
+        second = self.copier()
+        self.wait_for(lambda: second.copied)
+        third = self.copier()
+        self.wait_for(lambda: third.copied)
+        self.stop(first)
+        self.cluster.settle(1)
+        self.stop(second)
+        self.check()
+        self.assertEqual([each for copier in self.copiers for each in copier.aborted], [])
+
+    def test_transactions_of_several_polls(self) -> None:
+        """
+        A transaction with records of partitions that went meanwhile cannot be committed, be they this member's again
+        or another's; one without is.
+        """
+        first = self.copier(polls=5)
+        self.cluster.settle(2)
+        second = self.copier(polls=4)
+        self.cluster.settle(3)
+        third = self.copier(polls=3)
+        self.cluster.settle(2)
+        self.stop(second)
+        self.put(EACH, EACH + 20)
+        self.cluster.settle(1)
+        self.stop(first)
+        self.wait_for(lambda: third.copied)
+        self.check(EACH + 20)
+
+    def test_one_that_takes_too_long(self) -> None:
+        """
+        A member that is taken for dead while it processes cannot commit over its successor, and goes on afterwards.
+        """
+        slow = self.copier(work=30.0, max_poll_interval=10.0)
+        self.wait_for(lambda: slow.consumer.assignment)
+        self.cluster.settle(3)
+        fast = self.copier()
+        self.wait_for(lambda: fast.copied)
+        slow.work = 0.1
+        self.check()
+        self.assertEqual(len(slow.aborted), 1)
+        self.assertIn("seek_to_committed", str(slow.aborted[0]))
+        self.put(EACH, EACH + 20)
+        self.wait_for(lambda: slow.copied)
+        self.check(EACH + 20)
+
+    def test_one_that_was_cut_off(self) -> None:
+        """
+        A member that nothing got through to until its session ended cannot commit either.
+        """
+        zombie = self.copier(work=40.0, session_timeout=6.0)
+        self.wait_for(lambda: zombie.consumer.assignment)
+        self.cluster.settle(3)
+        self.cluster.cut(self.clients - 1, 0)
+        self.assertGreater(self.clients, CLIENTS)
+        other = self.copier()
+        self.wait_for(lambda: other.copied)
+        zombie.work = 0.1
+        self.cluster.mend()
+        self.check()
+        self.assertEqual(len(zombie.aborted), 1)
+
+
+class CooperativeTests(RangeTests):
+    """The classic protocol, in which members keep what they go on to read."""
+
+    options = {"assignors": ["cooperative-sticky"]}
+
+
+class ConsumerProtocolTests(RangeTests):
+    """KIP-848's protocol."""
+
+    protocol = "consumer"
+    options = {}
+    config = {
+        **CopyingCase.config,
+        "group.consumer.session.timeout.ms": "6000",
+        "group.consumer.min.session.timeout.ms": "1000",
+        "group.consumer.heartbeat.interval.ms": "1000",
+        "group.consumer.min.heartbeat.interval.ms": "1000",
+    }
+
+    def copier(self, **options: Any) -> Copier:
+        options.pop("session_timeout", None)
+        return super().copier(**options)
+
+
+del CopyingCase
