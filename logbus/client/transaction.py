@@ -90,7 +90,8 @@ class Transaction:
 
         :param offsets: of the next record to read, for each partition.
         :param group: what :meth:`.Consumer.group_metadata` returned when all records of the transaction had been handed
-            out, so that a consumer that lost its partitions cannot commit for them; a group's name alone leaves that out.
+            out, so that a consumer that lost its partitions cannot commit for them. A group's name alone leaves that
+            out.
         :raises TransactionAborted: (in the Deferred, as all of these) they were not taken; the cause is said. For
             instance others may read the partitions now: go back with :meth:`.Consumer.seek_to_committed`.
         :raises Fenced: the producer is fenced.
