@@ -285,6 +285,7 @@ class Broker(OrderedService):
         self.replica_reports = ReplicaReports(self.broker_id, self.metadata, self.link, reactor)
         self.replicas.leaderless = self.replica_reports.leaderless
         self.fetcher.leader_incomplete = self.replica_reports.leader_incomplete
+        self.slice_scheduler = SliceScheduler(reactor)
         self.topic_admin = TopicAdmin(
             self.controller,
             reactor,
@@ -293,6 +294,7 @@ class Broker(OrderedService):
             config.validate_topic_overrides,
             self._check_broker_configs,
             partial(check_group_overrides, config.get),
+            self.slice_scheduler,
         )
         self.partition_admin = PartitionAdmin(self.controller, reactor)
         self.balancer = Balancer(self.partition_admin, config, reactor)
@@ -306,7 +308,6 @@ class Broker(OrderedService):
         self._limits = connection_limits(config)
         self._budget = RequestBudget(request_memory(config), self.net_metrics, reactor)
         self._ledger = ConnectionLedger(self._limits)
-        self.slice_scheduler = SliceScheduler(reactor)
         self.complaints = Complaints(reactor.seconds)
         self.group_coordinator = GroupCoordinator(
             self.replicas, self.metadata, config, reactor, lambda: int(wall_clock() * 1000), self.random

@@ -46,6 +46,7 @@ from logbus.cluster.topicplans import (
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.znodes import DEFAULT_ENTITY
 from logbus.model import INTERNAL_TOPICS, TopicPartition
+from logbus.net.time_slices import SliceScheduler, TimeSlice
 
 __all__ = [
     "ConfigEdit",
@@ -63,6 +64,9 @@ MAX_CONFIGURED_GROUPS = 10_000
 """Groups with settings of their own: every broker keeps them all, and anybody can name a group."""
 
 NO_ID = UUID(int=0)
+
+UNITS_TO_PLAN = 5
+"""Units of a time slice that it takes to check what is wanted of one topic."""
 
 T = TypeVar("T")
 
@@ -87,6 +91,7 @@ class TopicAdmin:
     :ivar check_topic: whether a topic's overrides are valid.
     :ivar check_broker: the same for a broker's (its id), or all brokers' (None).
     :ivar check_group: the same for a consumer group's.
+    :ivar scheduler: gives time slices to requests of many topics; None: they are checked at once.
     """
 
     controller: Controller
@@ -96,6 +101,7 @@ class TopicAdmin:
     check_topic: ConfigCheck
     check_broker: Callable[[int | None, Overrides], object]
     check_group: ConfigCheck
+    scheduler: SliceScheduler | None = None
     _log = Logger()
 
     def create_topics(
@@ -115,7 +121,7 @@ class TopicAdmin:
             room = MAX_NEW_PARTITIONS
             twice = _twice(topic.name for topic in topics)
             collisions = NameCollisions(tenure.state.topics)
-            for topic in topics:
+            async for topic in TimeSlice(self.scheduler).over(topics, UNITS_TO_PLAN):
                 try:
                     _refuse_twice(topic.name, twice)
                     collisions.check(topic.name)
@@ -160,7 +166,7 @@ class TopicAdmin:
             by_id = {topic.topic_id: topic for topic in tenure.state.topics.values()}
             outcomes: list[tuple[str, UUID] | ApiError] = []
             seen: set[str] = set()
-            for one in topics:
+            async for one in TimeSlice(self.scheduler).over(topics):
                 topic = by_id.get(one) if isinstance(one, UUID) else tenure.state.topics.get(one)
                 if topic is None or topic.deleting:
                     outcomes.append(unknown(one))
@@ -203,7 +209,7 @@ class TopicAdmin:
             grown: list[tuple[TopicRecord, Sequence[Replicas]]] = []
             room = MAX_NEW_PARTITIONS
             twice = _twice(request.name for request in requests)
-            for request in requests:
+            async for request in TimeSlice(self.scheduler).over(requests, UNITS_TO_PLAN):
                 try:
                     _refuse_twice(request.name, twice)
                     topic, added = plan_partitions(tenure.state, request, self.random, room)

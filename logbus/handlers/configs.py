@@ -26,6 +26,7 @@ from logbus.errors import ApiError, ConfigError, ErrorCode
 from logbus.handlers.routing import serves, task
 from logbus.model import topic_name_problem
 from logbus.net.context import RequestContext
+from logbus.net.time_slices import TimeSlice
 from logbus.wire.connection import Request
 from logbus.wire.messages.configs import (
     AlterConfigsRequest,
@@ -96,14 +97,15 @@ class ConfigHandlers:
     @task
     async def describe_configs(self, context: RequestContext, request: Request) -> DescribeConfigsResponse:
         message: DescribeConfigsRequest = request.message
+        time_slice = context.time_slice(request)
         results = []
         elsewhere: dict[int, list[DescribeConfigsResource]] = {}
         # What is asked twice is answered once: a name costs bytes, its settings much more.
         asked = {
             (resource.resource_type, resource.resource_name, tuple(resource.configuration_keys or ())): resource
-            for resource in message.resources
+            async for resource in time_slice.over(message.resources)
         }
-        for resource in asked.values():
+        async for resource in time_slice.over(asked.values(), 4):
             # Brokers ask about nobody but the one that they ask.
             other = self._other(resource) if context.broker is None else None
             if other is not None:
@@ -119,6 +121,8 @@ class ConfigHandlers:
             except ApiError as e:
                 result.error_code, result.error_message = e.code, e.message
             results.append(result)
+            if time_slice.used(5 * len(result.configs)):
+                await time_slice.next()
         for broker_id, resources in elsewhere.items():
             results += await self._described_by(broker_id, resources, message)
         return DescribeConfigsResponse(results=results)
@@ -180,7 +184,7 @@ class ConfigHandlers:
             wanted = {config.name: config.value for config in resource.configs}
             return lambda _: wanted
 
-        responses = await self._alter(message.resources, replacement, validate_only=message.validate_only)
+        responses = await self._alter(context.time_slice(request), message, replacement)
         return AlterConfigsResponse(responses=responses)
 
     @serves(44, 0, 1)
@@ -197,20 +201,27 @@ class ConfigHandlers:
             self._check_given(resource, [c for c in resource.configs if c.config_operation == Operation.SET])
             return lambda now: self._changed(now, resource)
 
-        responses = await self._alter(message.resources, change, validate_only=message.validate_only)
+        responses = await self._alter(context.time_slice(request), message, change)
         return IncrementalAlterConfigsResponse(responses=responses)
 
     async def _alter(
-        self, resources: Sequence[_Resource], edit_of: Callable[[Any], Edit], *, validate_only: bool
+        self,
+        time_slice: TimeSlice,
+        message: AlterConfigsRequest | IncrementalAlterConfigsRequest,
+        edit_of: Callable[[Any], Edit],
     ) -> list[AlterConfigsResourceResponse]:
         """
         Alter every resource, each with its own outcome.
 
         :param edit_of: the edit that a resource asks for; raises ApiError if it is wrong whatever there is.
         """
-        named = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+        resources: Sequence[_Resource] = message.resources
+        validate_only = message.validate_only
+        named: Counter[tuple[int, str]] = Counter()
+        async for resource in time_slice.over(resources):
+            named[resource.resource_type, resource.resource_name] += 1
         outcomes: list[AlterConfigsResourceResponse] = []
-        for resource in resources:
+        async for resource in time_slice.over(resources, 10):
             outcome = AlterConfigsResourceResponse(
                 resource_type=resource.resource_type, resource_name=resource.resource_name
             )

@@ -12,7 +12,7 @@ from logbus.coordination.consumer.partitions import Partitions, from_wire
 from logbus.coordination.consumers import Consumers
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.group_admin import GROUP_OPERATIONS
-from logbus.handlers.routing import Answer, serves, task
+from logbus.handlers.routing import serves, task
 from logbus.net.context import RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages.consumer_groups import (
@@ -65,8 +65,10 @@ class ConsumerGroupHandlers:
             return ConsumerGroupHeartbeatResponse(error_code=e.code, error_message=e.message)
 
     @serves(69, 0, 1)
-    def describe(self, context: RequestContext, request: Request) -> Answer:
+    @task
+    async def describe(self, context: RequestContext, request: Request) -> ConsumerGroupDescribeResponse:
         message: ConsumerGroupDescribeRequest = request.message
+        time_slice = context.time_slice(request)
         groups = []
         for group_id in dict.fromkeys(message.group_ids):
             try:
@@ -78,6 +80,8 @@ class ConsumerGroupHandlers:
             except ApiError as e:
                 described = DescribedConsumerGroup(group_id=group_id, error_code=e.code, error_message=e.message)
             groups.append(described)
+            if time_slice.used(3 + 4 * len(described.members)):
+                await time_slice.next()
         return ConsumerGroupDescribeResponse(groups=groups)
 
     def _described(self, group_id: str, description: ConsumerGroupDescription) -> DescribedConsumerGroup:

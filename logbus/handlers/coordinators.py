@@ -37,10 +37,8 @@ class CoordinatorHandlers:
     async def find_coordinator(self, context: RequestContext, request: Request) -> FindCoordinatorResponse:
         message: FindCoordinatorRequest = request.message
         batched = request.api_version >= BATCHED_VERSION
-        found = [
-            await self._find(context, key, message.key_type)
-            for key in (message.coordinator_keys if batched else [message.key])
-        ]
+        keys = context.time_slice(request).over(message.coordinator_keys if batched else [message.key], 4)
+        found = [await self._find(context, key, message.key_type) async for key in keys]
         if batched:
             return FindCoordinatorResponse(coordinators=found)
         only = found[0]

@@ -10,7 +10,7 @@ from logbus.coordination.group import ClassicGroup
 from logbus.coordination.groups import GroupCoordinator
 from logbus.coordination.upkeep import Upkeep
 from logbus.errors import ApiError, ErrorCode
-from logbus.handlers.routing import Answer, serves, task
+from logbus.handlers.routing import serves, task
 from logbus.net.context import RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages.groups import (
@@ -41,8 +41,10 @@ class GroupAdminHandlers:
     _upkeep: Upkeep
 
     @serves(15, 0, 6)
-    def describe_groups(self, context: RequestContext, request: Request) -> Answer:
+    @task
+    async def describe_groups(self, context: RequestContext, request: Request) -> DescribeGroupsResponse:
         message: DescribeGroupsRequest = request.message
+        time_slice = context.time_slice(request)
         groups = []
         # What is asked twice is answered once: a name costs bytes, its members much more.
         for group_id in dict.fromkeys(message.groups):
@@ -58,6 +60,8 @@ class GroupAdminHandlers:
             if message.include_authorized_operations and not described.error_code:
                 described.authorized_operations = GROUP_OPERATIONS
             groups.append(described)
+            if time_slice.used(3 + len(described.members)):
+                await time_slice.next()
         return DescribeGroupsResponse(groups=groups)
 
     def _described(self, group_id: str, version: int) -> DescribedGroup:
@@ -87,8 +91,10 @@ class GroupAdminHandlers:
         )
 
     @serves(16, 0, 5)
-    def list_groups(self, context: RequestContext, request: Request) -> Answer:
+    @task
+    async def list_groups(self, context: RequestContext, request: Request) -> ListGroupsResponse:
         message: ListGroupsRequest = request.message
+        known = context.time_slice(request).over(list(self._coordinator.groups()))
         states = {state.lower() for state in message.states_filter}
         types = {kind.lower() for kind in message.types_filter}
         return ListGroupsResponse(
@@ -101,7 +107,7 @@ class GroupAdminHandlers:
                     group_state=group.state_name,
                     group_type=group.group_type.value,
                 )
-                for group in self._coordinator.groups()
+                async for group in known
                 if (not states or group.state_name.lower() in states) and (not types or group.group_type.value in types)
             ],
         )
@@ -111,7 +117,7 @@ class GroupAdminHandlers:
     async def delete_groups(self, context: RequestContext, request: Request) -> DeleteGroupsResponse:
         message: DeleteGroupsRequest = request.message
         results = []
-        for group_id in dict.fromkeys(message.groups_names):
+        async for group_id in context.time_slice(request).over(dict.fromkeys(message.groups_names), 3):
             result = DeletableGroupResult(group_id=group_id)
             try:
                 await self._upkeep.delete_group(group_id)

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from attrs import define
+from twisted.internet.defer import Deferred, gatherResults
+from twisted.python.failure import Failure
 
 from logbus.coordination.commits import Commits, Committer
 from logbus.coordination.groups import GroupCoordinator
@@ -14,9 +16,10 @@ from logbus.coordination.offsets import NO_EXPIRY, CommittedOffset, GroupOffsets
 from logbus.coordination.upkeep import Upkeep
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.offset_rules import TOPIC_ID_VERSION, OffsetRules
-from logbus.handlers.routing import Answer, serves, task
+from logbus.handlers.routing import serves, task
 from logbus.model import TopicPartition
 from logbus.net.context import RequestContext
+from logbus.net.time_slices import TimeSlice
 from logbus.wire.connection import Request
 from logbus.wire.messages.offsets import (
     OffsetCommitRequest,
@@ -44,6 +47,8 @@ MAX_TIME = 2**63 - 1
 #: OffsetFetch: errors of the whole group have a place of their own; before, each partition carries it.
 GROUP_ERROR_VERSION = 2
 BATCHED_VERSION = 8
+#: Offsets of one request that are written as one batch; the records of so many take some milliseconds to spell.
+OFFSETS_A_BATCH = 1000
 NOTHING = CommittedOffset(-1)
 UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
@@ -62,16 +67,17 @@ class GroupOffsetHandlers:
     @task
     async def offset_commit(self, context: RequestContext, request: Request) -> OffsetCommitResponse:
         message: OffsetCommitRequest = request.message
+        time_slice = context.time_slice(request)
         now_ms = self._coordinator.wall_ms()
         # A record holds no later time than that.
         expires = min(now_ms + message.retention_time_ms, MAX_TIME) if message.retention_time_ms >= 0 else NO_EXPIRY
-        wanted: list[tuple[TopicPartition, CommittedOffset]] = []
+        wanted: list[tuple[TopicPartition, CommittedOffset, OffsetCommitResponsePartition]] = []
         known: list[OffsetCommitResponsePartition] = []
         topics = []
-        for topic in message.topics:
+        async for topic in time_slice.over(message.topics, 2):
             name = self._rules.name_of(topic, request.api_version)
             answers = []
-            for asked in topic.partitions:
+            async for asked in time_slice.over(topic.partitions, 2):
                 partition = TopicPartition(name or "", asked.partition_index)
                 code = (
                     ErrorCode.UNKNOWN_TOPIC_ID
@@ -83,7 +89,7 @@ class GroupOffsetHandlers:
                 if code not in UNKNOWN:
                     known.append(answer)
                 if code == ErrorCode.NONE:
-                    wanted.append((partition, committed(asked, now_ms, expires)))
+                    wanted.append((partition, committed(asked, now_ms, expires), answer))
             topics.append(OffsetCommitResponseTopic(name=name or "", topic_id=topic.topic_id, partitions=answers))
         committer = Committer(
             message.group_id,
@@ -92,24 +98,52 @@ class GroupOffsetHandlers:
             message.generation_id_or_member_epoch,
             request.api_version,
         )
-        try:
-            if known:
-                await self._commits.commit(committer, wanted)
-        except ApiError as e:
-            for answer in known:
-                answer.error_code = e.code
+        if known:
+            await self._commit(committer, wanted, known, time_slice)
         return OffsetCommitResponse(topics=topics)
 
+    async def _commit(
+        self,
+        committer: Committer,
+        wanted: Sequence[tuple[TopicPartition, CommittedOffset, OffsetCommitResponsePartition]],
+        known: Sequence[OffsetCommitResponsePartition],
+        time_slice: TimeSlice,
+    ) -> None:
+        """
+        Commit offsets, so many at a time, and note errors in the answers.
+
+        :param known: the answers of all partitions that exist, which hear of an error if nothing can be committed.
+        """
+        waiting: list[Deferred[None]] = []
+        for start in range(0, max(1, len(wanted)), OFFSETS_A_BATCH):
+            some = wanted[start : start + OFFSETS_A_BATCH]
+            concerned = known if len(some) == len(wanted) else [answer for _, _, answer in some]
+            try:
+                durable = self._commits.commit(committer, [(one, offset) for one, offset, _ in some])
+            except ApiError as e:
+                refuse(e, known if not start else [answer for _, _, answer in wanted[start:]])
+                break
+            waiting.append(durable.addErrback(_refused, concerned))
+            if time_slice.used(OFFSETS_A_BATCH):
+                await time_slice.next()
+        await gatherResults(waiting, consumeErrors=True)
+
     @serves(9, 0, 10)
-    def offset_fetch(self, context: RequestContext, request: Request) -> Answer:
+    @task
+    async def offset_fetch(self, context: RequestContext, request: Request) -> OffsetFetchResponse:
         message: OffsetFetchRequest = request.message
+        time_slice = context.time_slice(request)
         version = request.api_version
         stable = message.require_stable
         if version >= BATCHED_VERSION:
             # What is asked twice is answered once, here and below: a name costs bytes, what was committed much more.
             groups = {group.group_id: group for group in reversed(message.groups)}
+            asked_of = list(reversed(groups.values()))
             return OffsetFetchResponse(
-                groups=[self._fetched(group, version, stable) for group in reversed(groups.values())]
+                groups=[
+                    await self._fetched(group, version, stable, time_slice)
+                    async for group in time_slice.over(asked_of, 4)
+                ]
             )
         topics = message.topics
         asked = OffsetFetchRequestGroup(
@@ -118,7 +152,7 @@ class GroupOffsetHandlers:
             if topics is None
             else [OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes) for t in topics],
         )
-        found = self._fetched(asked, version, stable)
+        found = await self._fetched(asked, version, stable, time_slice)
         if found.error_code and version < GROUP_ERROR_VERSION:
             found.topics = [failed(topic, found.error_code) for topic in asked.topics or ()]
         if version == 0:
@@ -132,7 +166,9 @@ class GroupOffsetHandlers:
             error_code=found.error_code,
         )
 
-    def _fetched(self, asked: OffsetFetchRequestGroup, version: int, stable: bool) -> OffsetFetchResponseGroup:
+    async def _fetched(
+        self, asked: OffsetFetchRequestGroup, version: int, stable: bool, time_slice: TimeSlice
+    ) -> OffsetFetchResponseGroup:
         """
         What one group committed.
 
@@ -155,24 +191,26 @@ class GroupOffsetHandlers:
                 # Of a topic that is being deleted there is no way left to speak.
                 known = [topic for topic in known if self._rules.id_of(topic.name) != ZERO_UUID]
         else:
-            known, unknown = self._named(asked.topics, version)
-        for topic in known:
+            known, unknown = await self._named(asked.topics, version, time_slice)
+        async for topic in time_slice.over(known, 2):
+            numbers = time_slice.over(topic.partition_indexes)
             found = OffsetFetchResponseTopics(
-                name=topic.name, partitions=[look_up(held, topic.name, one, stable) for one in topic.partition_indexes]
+                name=topic.name, partitions=[look_up(held, topic.name, one, stable) async for one in numbers]
             )
             if by_id:
                 found.topic_id = self._rules.id_of(topic.name)
             answer.topics.append(found)
-        answer.topics += [failed(topic, ErrorCode.UNKNOWN_TOPIC_ID) for topic in unknown]
+        async for topic in time_slice.over(unknown, 2):
+            answer.topics.append(failed(topic, ErrorCode.UNKNOWN_TOPIC_ID))
         return answer
 
-    def _named(
-        self, topics: Sequence[OffsetFetchRequestTopics], version: int
+    async def _named(
+        self, topics: Sequence[OffsetFetchRequestTopics], version: int, time_slice: TimeSlice
     ) -> tuple[list[OffsetFetchRequestTopics], list[OffsetFetchRequestTopics]]:
         """Topics by their names, and those whose ids are not known; each partition once."""
         known: list[TopicPartition] = []
         unknown: dict[bytes, dict[int, None]] = {}
-        for topic in topics:
+        async for topic in time_slice.over(topics, 3):
             name = self._rules.name_of(topic, version)
             if name is None:
                 unknown.setdefault(bytes(topic.topic_id), {}).update(dict.fromkeys(topic.partition_indexes))
@@ -187,12 +225,17 @@ class GroupOffsetHandlers:
     @task
     async def offset_delete(self, context: RequestContext, request: Request) -> OffsetDeleteResponse:
         message: OffsetDeleteRequest = request.message
-        asked = [TopicPartition(t.name, p.partition_index) for t in message.topics for p in t.partitions]
-        known = list(filter(self._rules.exists, asked))
+        time_slice = context.time_slice(request)
+        known: dict[TopicPartition, None] = {}
+        async for topic in time_slice.over(message.topics):
+            async for one in time_slice.over(topic.partitions):
+                asked = TopicPartition(topic.name, one.partition_index)
+                if self._rules.exists(asked):
+                    known[asked] = None
         try:
             if not message.group_id:
                 raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-            outcomes = await self._upkeep.delete_offsets(message.group_id, known)
+            outcomes = await self._upkeep.delete_offsets(message.group_id, list(known))
         except ApiError as e:
             return OffsetDeleteResponse(error_code=e.code)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -205,10 +248,10 @@ class GroupOffsetHandlers:
                             partition_index=one.partition_index,
                             error_code=outcomes.get(TopicPartition(topic.name, one.partition_index), unknown),
                         )
-                        for one in topic.partitions
+                        async for one in time_slice.over(topic.partitions)
                     ],
                 )
-                for topic in message.topics
+                async for topic in time_slice.over(message.topics)
             ]
         )
 
@@ -223,6 +266,18 @@ def committed(asked: OffsetCommitRequestPartition, now_ms: int, expires: int) ->
         asked.commit_timestamp if asked.commit_timestamp >= 0 else now_ms,
         expires,
     )
+
+
+def refuse(error: ApiError, answers: Iterable[OffsetCommitResponsePartition]) -> None:
+    """Note in answers why nothing was committed."""
+    for answer in answers:
+        answer.error_code = error.code
+
+
+def _refused(failure: Failure, answers: Iterable[OffsetCommitResponsePartition]) -> None:
+    failure.trap(ApiError)
+    assert isinstance(failure.value, ApiError)
+    refuse(failure.value, answers)
 
 
 def fetched(number: int, found: CommittedOffset) -> OffsetFetchResponsePartition:

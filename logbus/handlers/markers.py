@@ -7,13 +7,13 @@ has not proved to be a broker may only do the latter: see :mod:`logbus.coordinat
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from attrs import define
 from twisted.internet.defer import gatherResults
 
 from logbus.coordination.transactions.ending import Ending
-from logbus.coordination.transactions.hanging import HangingTransactions
+from logbus.coordination.transactions.hanging import MOST_PARTITIONS, HangingTransactions, Verdicts
 from logbus.coordination.transactions.writer import MarkerWriter, Outcomes
 from logbus.errors import ErrorCode
 from logbus.handlers.cluster import shielded
@@ -29,6 +29,15 @@ from logbus.wire.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+
+UNITS_TO_APPEND = 10
+"""Units of a time slice that it takes to append a marker."""
+
+PARTITIONS_AT_A_TIME = 100
+"""Partitions that get markers in one turn of the reactor; in another one all of them last."""
+
+Job = tuple[int, Ending, list[TopicPartition]]
+"""A marker for some partitions, with the number of the marker in the request."""
 
 
 @define(eq=False)
@@ -46,27 +55,72 @@ class MarkerHandlers:
     @task
     async def write_txn_markers(self, context: RequestContext, request: Request) -> WriteTxnMarkersResponse:
         message: WriteTxnMarkersRequest = request.message
-        asked = [(_ending(marker), _partitions(marker)) for marker in message.markers]
-        settled = [_of_no_producer(ending, partitions) for ending, partitions in asked]
-        if context.broker is None:
-            left = [
-                (ending, [each for each in partitions if each not in some])
-                for (ending, partitions), some in zip(asked, settled, strict=True)
-            ]
-            verdicts = await self._hanging.verdicts(left)
-            settled = [{**some, **found} for some, found in zip(settled, verdicts, strict=True)]
+        time_slice = context.time_slice(request)
+        outcomes: list[dict[TopicPartition, ErrorCode]] = []
+        jobs: list[Job] = []
+        async for marker in time_slice.over(message.markers, 3):
+            ending, partitions = _ending(marker), _partitions(marker)
+            refused = _of_no_producer(ending, partitions)
+            if not refused:
+                jobs += [(len(outcomes), ending, some) for some in _chunks(partitions)]
+            outcomes.append(refused)
+        by_client = context.broker is None
+        if by_client and sum(len(partitions) for _, _, partitions in jobs) > MOST_PARTITIONS:
+            for number, _, partitions in jobs:
+                outcomes[number].update(dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST))
+            jobs = []
+        for some in _together(jobs):
+            await self._write(some, outcomes, by_client=by_client)
+            if time_slice.used(UNITS_TO_APPEND * PARTITIONS_AT_A_TIME):
+                await time_slice.next()
+        results = []
+        async for marker, found in time_slice.over(zip(message.markers, outcomes, strict=True), 2):
+            results.append(_result(marker, found))
+            if time_slice.used(sum(len(topic.partition_indexes) for topic in marker.topics)):
+                await time_slice.next()
+        return WriteTxnMarkersResponse(markers=results)
+
+    async def _write(
+        self, jobs: Sequence[Job], outcomes: Sequence[dict[TopicPartition, ErrorCode]], *, by_client: bool
+    ) -> None:
+        """
+        Write some markers, and wait until they last.
+
+        :param outcomes: where to put what became of each, by the number of the marker.
+        :param by_client: who asks has not proved to be a broker.
+        """
+        refused: Sequence[Verdicts] = [{}] * len(jobs)
+        if by_client:
+            refused = await self._hanging.verdicts([(ending, partitions) for _, ending, partitions in jobs])
+        # What was found out about hanging transactions holds in this turn of the reactor only.
         writing = [
             self._writer.write(ending, [each for each in partitions if each not in some])
-            for (ending, partitions), some in zip(asked, settled, strict=True)
+            for (_, ending, partitions), some in zip(jobs, refused, strict=True)
         ]
         # Whoever asks may go away: what was appended is looked after all the same.
-        outcomes = await shielded(gatherResults(writing, consumeErrors=True))
-        return WriteTxnMarkersResponse(
-            markers=[
-                _result(marker, {**found, **some})
-                for marker, found, some in zip(message.markers, outcomes, settled, strict=True)
-            ]
-        )
+        written = await shielded(gatherResults(writing, consumeErrors=True))
+        for (number, _, _), some, found in zip(jobs, refused, written, strict=True):
+            outcomes[number].update({**found, **some})
+
+
+def _chunks(partitions: Sequence[TopicPartition]) -> list[list[TopicPartition]]:
+    """Partitions of one marker, so many at a time."""
+    starts = range(0, len(partitions), PARTITIONS_AT_A_TIME)
+    return [list(partitions[start : start + PARTITIONS_AT_A_TIME]) for start in starts]
+
+
+def _together(jobs: Iterable[Job]) -> Iterator[list[Job]]:
+    """Markers in their order, for so many partitions at a time."""
+    some: list[Job] = []
+    room = PARTITIONS_AT_A_TIME
+    for job in jobs:
+        if some and len(job[2]) > room:
+            yield some
+            some, room = [], PARTITIONS_AT_A_TIME
+        some.append(job)
+        room -= len(job[2])
+    if some:
+        yield some
 
 
 def _of_no_producer(ending: Ending, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ErrorCode]:

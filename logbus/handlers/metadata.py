@@ -9,6 +9,7 @@ from uuid import UUID
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
 from logbus.cluster.anywhere import TopicsAnywhere
 from logbus.cluster.metadata import BrokerImage, ClusterMetadata, TopicImage
@@ -18,6 +19,9 @@ from logbus.handlers.routing import Answer, serves
 from logbus.handlers.topics import for_all
 from logbus.model import Endpoint, topic_name_problem
 from logbus.net.context import RequestContext
+from logbus.net.time_slices import TimeSlice
+from logbus.records.slices import joined
+from logbus.wire.codegen import ELEMENTS_PER_STEP
 from logbus.wire.connection import Request
 from logbus.wire.messages.metadata import (
     OPERATIONS_UNKNOWN,
@@ -31,7 +35,7 @@ from logbus.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from logbus.wire.schema import ZERO_UUID, decode, encode
+from logbus.wire.schema import ZERO_UUID, decode, encode, incremental_encoder
 
 BROKERS_ENDPOINT_TYPE, CONTROLLERS_ENDPOINT_TYPE = 1, 2
 CREATE_TIMEOUT_MS = 30_000
@@ -39,6 +43,8 @@ CREATE_TIMEOUT_MS = 30_000
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 MAX_CACHED = 256
+#: An answer about more topics, or partitions, than so many is made in time slices.
+MANY_TOPICS, MANY_PARTITIONS = 100, 500
 #: Answers about more topics than these are kept only if they are about all: a few of them could take all memory.
 MAX_CACHED_TOPICS = 32
 
@@ -63,22 +69,97 @@ class MetadataHandlers:
     _plan: Callable[[str], NewTopic] = NewTopic
     _cached: dict[CacheKey, bytes] = field(factory=dict, init=False)
     _cached_version: int = field(default=-1, init=False)
+    _waiting: dict[CacheKey, list[Deferred[bytes]]] = field(factory=dict, init=False)
 
     @serves(3, 0, 13)
     def metadata(self, context: RequestContext, request: Request) -> Answer:
         message: MetadataRequest = request.message
-        if message.include_topic_authorized_operations or message.include_cluster_authorized_operations:
-            return self._with_operations(context, message, request.api_version)
-        return self._metadata_for(context, message, request.api_version)
+        wanted, version = message.topics, request.api_version
+        operations = message.include_topic_authorized_operations or message.include_cluster_authorized_operations
+        if wanted is None or (version == 0 and not wanted):
+            if not operations:
+                return self._everything(context, version)
+            answer: Answer = Deferred.fromCoroutine(self._all_topics(context, context.time_slice(request)))
+        elif len(wanted) > MANY_TOPICS:
+            answer = Deferred.fromCoroutine(self._many(context, request))
+        else:
+            answer = self._metadata_for(context, message, context.time_slice(request), version)
+        return self._with_operations(answer, message, version) if operations else answer
 
-    def _with_operations(self, context: RequestContext, message: MetadataRequest, version: int) -> Answer:
+    def _with_operations(self, answer: Answer, message: MetadataRequest, version: int) -> Answer:
         """The answer with what the client may do (KIP-430): everything, as long as nobody is asked who they are."""
-        answer = self._metadata_for(context, message, version)
         if isinstance(answer, Deferred):
             return answer.addCallback(self._add_operations, message)
         if isinstance(answer, bytes):
             answer = decode(MetadataResponse, version, answer)[0]
         return self._add_operations(answer, message)
+
+    def _everything(self, context: RequestContext, version: int) -> bytes | Deferred[bytes]:
+        """The answer about all topics. Clients that ask for the same one while it is made wait for it together."""
+        known = self._metadata.topics.values()
+        if sum(len(topic.partitions) for topic in known) <= MANY_PARTITIONS:
+            return self._encoded(context, version, None)
+        self._forget_outdated()
+        key = (version, context.listener, None)
+        encoded = self._cached.get(key)
+        if encoded is not None:
+            return encoded
+        waiters = self._waiting.setdefault(key, [])
+        # Whoever goes away leaves the others waiting.
+        waiter: Deferred[bytes] = Deferred(waiters.remove)
+        waiters.append(waiter)
+        if len(waiters) == 1:
+            made = Deferred.fromCoroutine(self._encode_everything(context, key))
+            made.addBoth(self._made, key)
+        return waiter
+
+    async def _encode_everything(self, context: RequestContext, key: CacheKey) -> bytes:
+        as_of = self._metadata.version
+        time_slice = TimeSlice(context.scheduler)
+        response = await self._all_topics(context, time_slice)
+        steps = incremental_encoder(MetadataResponse, key[0])(response)
+        encoded = joined(await time_slice.finish(steps, ELEMENTS_PER_STEP))
+        self._forget_outdated()
+        if self._metadata.version == as_of:
+            self._cached[key] = encoded
+        return encoded
+
+    def _made(self, encoded: bytes | Failure, key: CacheKey) -> None:
+        for waiter in self._waiting.pop(key):
+            if isinstance(encoded, Failure):
+                waiter.errback(encoded)
+            else:
+                waiter.callback(encoded)
+
+    async def _all_topics(self, context: RequestContext, time_slice: TimeSlice) -> MetadataResponse:
+        topics = []
+        for topic in list(self._metadata.topics.values()):
+            topics.append(self._topic(topic))
+            if time_slice.used(len(topic.partitions)):
+                await time_slice.next()
+        return self._response(context, topics)
+
+    async def _many(self, context: RequestContext, request: Request) -> MetadataResponse:
+        """The answer about many topics that the request names."""
+        message: MetadataRequest = request.message
+        wanted = message.topics or []
+        time_slice = context.time_slice(request)
+        asked: dict[tuple[bytes, str | None], MetadataRequestTopic] = {}
+        async for topic in time_slice.over(wanted):
+            asked[topic.topic_id, topic.name] = topic
+        by_id = any(topic_id != ZERO_UUID for topic_id, _ in asked)
+        if not by_id and message.allow_auto_topic_creation and self._auto_create():
+            names = list(dict.fromkeys(topic.name or "" for topic in asked.values()))
+            missing = [name async for name in time_slice.over(names) if self._metadata.topic(name) is None]
+            if missing:
+                return await self._create(context, names, missing, time_slice)
+        topics = []
+        async for topic in time_slice.over(asked.values(), 3):
+            described = self._described(topic, request.api_version)
+            topics.append(described)
+            if described.partitions and time_slice.used(len(described.partitions)):
+                await time_slice.next()
+        return self._response(context, topics)
 
     def _add_operations(self, answer: MetadataResponse, message: MetadataRequest) -> MetadataResponse:
         if message.include_topic_authorized_operations:
@@ -89,10 +170,10 @@ class MetadataHandlers:
             answer.cluster_authorized_operations = CLUSTER_OPERATIONS
         return answer
 
-    def _metadata_for(self, context: RequestContext, message: MetadataRequest, version: int) -> Answer:
-        wanted = message.topics
-        if wanted is None or (version == 0 and not wanted):
-            return self._encoded(context, version, None)
+    def _metadata_for(
+        self, context: RequestContext, message: MetadataRequest, time_slice: TimeSlice, version: int
+    ) -> Answer:
+        wanted = message.topics or []
         # A topic that is named twice is described once (as with Kafka): a name costs bytes, its partitions much more.
         if any(topic.topic_id != ZERO_UUID for topic in wanted):
             asked = {(topic.topic_id, topic.name): topic for topic in wanted}
@@ -102,12 +183,14 @@ class MetadataHandlers:
         if not missing:
             return self._encoded(context, version, tuple(names))
         if message.allow_auto_topic_creation and self._auto_create():
-            return Deferred.fromCoroutine(self._create(context, names, missing))
+            return Deferred.fromCoroutine(self._create(context, names, missing, time_slice))
         return self._response(context, [self._by_name(name) for name in names])
 
-    async def _create(self, context: RequestContext, names: Sequence[str], missing: Sequence[str]) -> MetadataResponse:
+    async def _create(
+        self, context: RequestContext, names: Sequence[str], missing: Sequence[str], time_slice: TimeSlice
+    ) -> MetadataResponse:
         """Create what is missing, and answer when it can be written to: clients retry too eagerly otherwise."""
-        wanted = [self._plan(name) for name in missing if topic_name_problem(name) is None]
+        wanted = [self._plan(name) async for name in time_slice.over(missing, 2) if topic_name_problem(name) is None]
         results = await for_all(wanted, self._topics.create_topics(wanted, timeout_ms=CREATE_TIMEOUT_MS))
         failed = {
             topic.name: result
@@ -115,17 +198,20 @@ class MetadataHandlers:
             if isinstance(result, ApiError) and result.code is not ErrorCode.TOPIC_ALREADY_EXISTS
         }
         topics = []
-        for name in names:
+        async for name in time_slice.over(names, 3):
             described = self._by_name(name)
             if name in failed and described.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 described.error_code = failed[name].code
             topics.append(described)
         return self._response(context, topics)
 
-    def _encoded(self, context: RequestContext, version: int, names: tuple[str, ...] | None) -> bytes:
+    def _forget_outdated(self) -> None:
         if self._cached_version != self._metadata.version or len(self._cached) >= MAX_CACHED:
             self._cached.clear()
             self._cached_version = self._metadata.version
+
+    def _encoded(self, context: RequestContext, version: int, names: tuple[str, ...] | None) -> bytes:
+        self._forget_outdated()
         key = (version, context.listener, names)
         encoded = self._cached.get(key)
         if encoded is None:

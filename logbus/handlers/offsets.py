@@ -14,9 +14,10 @@ from twisted.internet.interfaces import IReactorTime
 from logbus.cluster.replicas import Replica, Replicas
 from logbus.cluster.topicplans import internal
 from logbus.errors import ApiError, ErrorCode, StorageError
-from logbus.handlers.routing import Answer, serves, task
+from logbus.handlers.routing import serves, task
 from logbus.model import INTERNAL_TOPICS, NO_EPOCH, TimestampOffset
 from logbus.net.context import RequestContext
+from logbus.net.time_slices import TimeSlice
 from logbus.wire.connection import Request
 from logbus.wire.messages.records import (
     EpochEndOffset,
@@ -53,6 +54,9 @@ SPECIAL = {
 }
 """Timestamps that are none, and the version since which each is known (KIP-734, KIP-405, KIP-1005, KIP-1023)."""
 
+UNITS_PER_SEARCH_STEP = 4
+"""Units of a time slice that a step of a search by time counts for: it takes some 20 microseconds."""
+
 READ_COMMITTED = 1
 #: The first version whose readers know OFFSET_NOT_AVAILABLE (KIP-207).
 NOT_AVAILABLE_VERSION = 5
@@ -67,15 +71,22 @@ class OffsetHandlers:
     _clock: IReactorTime
 
     @serves(2, 0, 11)
-    def list_offsets(self, context: RequestContext, request: Request) -> Answer:
+    @task
+    async def list_offsets(self, context: RequestContext, request: Request) -> ListOffsetsResponse:
         message: ListOffsetsRequest = request.message
+        time_slice = context.time_slice(request)
         follows = message.replica_id >= 0
         refused = None
         if follows and context.broker != message.replica_id:
             # Only who proved to be that broker may say so (CVE-2018-1288).
             refused = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "clients may not send a replica id")
         committed = message.isolation_level == READ_COMMITTED
-        times = Counter((topic.name, asked.partition_index) for topic in message.topics for asked in topic.partitions)
+        times: Counter[tuple[str, int]] = Counter()
+        for topic in message.topics:
+            for asked in topic.partitions:
+                times[topic.name, asked.partition_index] += 1
+                if time_slice.used():
+                    await time_slice.next()
         topics = []
         for topic in message.topics:
             partitions = []
@@ -91,7 +102,9 @@ class OffsetHandlers:
                         answer.old_style_offsets = self._offsets_before(replica, asked)
                     else:
                         self._check_timestamp(asked.timestamp, request.api_version)
-                        found = self._find(replica, asked.timestamp, committed=committed, follows=follows)
+                        found = await self._find(
+                            replica, asked.timestamp, time_slice, committed=committed, follows=follows
+                        )
                         answer.timestamp, answer.offset, answer.leader_epoch = found
                 except (ApiError, StorageError) as e:
                     code = e.code if isinstance(e, ApiError) else ErrorCode.KAFKA_STORAGE_ERROR
@@ -99,6 +112,8 @@ class OffsetHandlers:
                         code = ErrorCode.LEADER_NOT_AVAILABLE
                     answer.error_code = code
                 partitions.append(answer)
+                if time_slice.used(2):
+                    await time_slice.next()
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
         return ListOffsetsResponse(topics=topics)
 
@@ -113,8 +128,11 @@ class OffsetHandlers:
         if timestamp < 0 and version < SPECIAL.get(timestamp, version + 1):
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"version {version} has no special timestamp {timestamp}")
 
-    def _find(self, replica: Replica, timestamp: int, *, committed: bool, follows: bool) -> TimestampOffset:
+    async def _find(
+        self, replica: Replica, timestamp: int, time_slice: TimeSlice, *, committed: bool, follows: bool
+    ) -> TimestampOffset:
         """
+        :param time_slice: that of the request; a search among records may take many.
         :param follows: a follower asks: what is not committed counts, too.
         :raise ApiError: OFFSET_NOT_AVAILABLE from a leader that does not know yet how far former ones had committed.
         """
@@ -130,11 +148,11 @@ class OffsetHandlers:
             start = log.log_start_offset
             return TimestampOffset(-1, start, log.epoch_at(start))
         if timestamp == MAX_TIMESTAMP:
-            found = log.max_timestamp_offset()
+            found = await time_slice.finish(log.search_max_timestamp(), UNITS_PER_SEARCH_STEP)
         elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             found = None  # Nothing is uploaded anywhere.
         else:
-            found = log.offset_for_timestamp(timestamp)
+            found = await time_slice.finish(log.search_timestamp(timestamp), UNITS_PER_SEARCH_STEP)
         if found is not None and found.offset < end:
             return found
         if found is not None:
@@ -142,8 +160,10 @@ class OffsetHandlers:
         return NOT_FOUND
 
     @serves(23, 2, 4)
-    def offset_for_leader_epoch(self, context: RequestContext, request: Request) -> Answer:
+    @task
+    async def offset_for_leader_epoch(self, context: RequestContext, request: Request) -> OffsetForLeaderEpochResponse:
         message: OffsetForLeaderEpochRequest = request.message
+        time_slice = context.time_slice(request)
         topics = []
         for topic in message.topics:
             partitions = []
@@ -155,6 +175,8 @@ class OffsetHandlers:
                 except ApiError as e:
                     answer.error_code = e.code
                 partitions.append(answer)
+                if time_slice.used(2):
+                    await time_slice.next()
             topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
         return OffsetForLeaderEpochResponse(topics=topics)
 
@@ -162,6 +184,7 @@ class OffsetHandlers:
     @task
     async def delete_records(self, context: RequestContext, request: Request) -> DeleteRecordsResponse:
         message: DeleteRecordsRequest = request.message
+        time_slice = context.time_slice(request)
         deadline = self._clock.seconds() + max(message.timeout_ms, 0) / 1000
         topics = []
         waiting: list[tuple[DeleteRecordsPartitionResult, Replica, Deferred[None]]] = []
@@ -184,8 +207,12 @@ class OffsetHandlers:
                 except (ApiError, StorageError) as e:
                     answer.error_code = e.code if isinstance(e, ApiError) else ErrorCode.KAFKA_STORAGE_ERROR
                 partitions.append(answer)
+                if time_slice.used(4):
+                    await time_slice.next()
             topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
         for answer, replica, deleted in waiting:
+            if time_slice.used(4):
+                await time_slice.next()
             # Also on the followers that live: none of them could bring the records back as a leader then.
             deleted.addTimeout(max(0.0, deadline - self._clock.seconds()), self._clock, onTimeoutCancel=_timed_out)
             try:

@@ -10,7 +10,7 @@ Whether a batch belongs to a transaction is what its own header says, not the re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -27,6 +27,7 @@ from logbus.handlers.participation import Gate, Held, explained, goes_on, is_tra
 from logbus.handlers.refusals import Refusals, api_error, no_transactional_id, timed_out
 from logbus.handlers.routing import Answer, serves
 from logbus.net.context import RequestContext
+from logbus.net.time_slices import TimeSlice
 from logbus.records.checksum import Buffer
 from logbus.storage.log import Appended
 from logbus.storage.together import AppendedTogether
@@ -44,6 +45,9 @@ ALL = -1
 #: The first version whose readers know zstd (KIP-110).
 ZSTD_VERSION = 7
 
+UNITS_TO_APPEND = 4
+"""Units of a time slice that it takes to append a batch, or to refuse it."""
+
 #: The first version that names topics by their ids (KIP-516).
 TOPIC_ID_VERSION = 13
 
@@ -53,7 +57,7 @@ B = TypeVar("B")
 NOTHING_HELD = Held()
 
 Written = tuple[str, PartitionProduceResponse, Replica]
-Waiting = tuple[str, PartitionProduceResponse, Deferred[None]]
+Waiting = tuple[str, list[PartitionProduceResponse], Deferred[None]]
 
 
 @define(eq=False)
@@ -119,7 +123,10 @@ class ProduceHandlers:
             if single and problem is None and not held.waits:
                 return self._produce_one(context, message, version)
         work = _Work(message, version, context.listener)
-        self._write_all(work, problem, held.waits)
+        if request.sliced:
+            return Deferred.fromCoroutine(self._produce_many(work, problem, held, context.time_slice(request)))
+        for _ in self._write_all(work, problem, held.waits):
+            pass
         held.ask()
         if all(wait.called for wait in held.waits.values()):
             return self._finish(work)
@@ -127,9 +134,24 @@ class ProduceHandlers:
         request.exclusive = self.gate is not None and self.gate.crowded
         return Deferred.fromCoroutine(self._finish_later(work, list(held.waits.values())))
 
-    def _write_all(self, work: _Work, problem: ApiError | None, waits: dict[int, Deferred[None]]) -> None:
+    async def _produce_many(self, work: _Work, problem: ApiError | None, held: Held, time_slice: TimeSlice) -> Answer:
+        """Serve a request of many batches in time slices. The requests behind it wait: the order holds."""
+        waits = list(held.waits.values())
+        try:
+            await time_slice.finish(self._write_all(work, problem, held.waits), UNITS_TO_APPEND)
+        except Exception:
+            _give_up(waits)
+            raise
+        finally:
+            # Also if the client went away: others may stand in line behind its batches.
+            held.ask()
+        return await self._finish_later(work, waits, time_slice)
+
+    def _write_all(
+        self, work: _Work, problem: ApiError | None, waits: dict[int, Deferred[None]]
+    ) -> Generator[None, None, None]:
         """
-        Append all batches of a request, but for those that wait: each of these as soon as it may.
+        Append all batches of a request, one by one, but for those that wait: each of these as soon as it may.
 
         :param waits: by the batches' numbers in the request; they never fail from here on, unless they are cancelled.
         """
@@ -149,6 +171,7 @@ class ProduceHandlers:
                     # The request's memory is used again as soon as we return.
                     wait.addCallback(self._write, work, topic, bytes(data.records), answer)
                     wait.addErrback(self._not_admitted, work, topic, answer)
+                yield
             work.response.responses.append(
                 TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
             )
@@ -195,8 +218,12 @@ class ProduceHandlers:
         self.refused += 1
         self.refusals.refuse(answer, topic, error, work.version)
 
-    def _finish(self, work: _Work) -> Answer:
-        """The answer, now that everything was written or refused."""
+    def _finish(self, work: _Work, time_slice: TimeSlice | None = None) -> Answer:
+        """
+        The answer, now that everything was written or refused.
+
+        :param time_slice: that of a request of many batches.
+        """
         acks = work.message.acks
         if acks == 0:
             if work.failed:
@@ -204,23 +231,22 @@ class ProduceHandlers:
                 raise ProtocolError(f"a produce request with acks=0 failed: {work.failed}")
             return None
         if acks == ALL and work.written:
-            return self._when_durable(work)
+            return self._when_durable(work, time_slice)
         if work.failed:
             self.refusals.say_where_leaders_are(work.response, work.listener)
         return work.response
 
-    async def _finish_later(self, work: _Work, waits: list[Deferred[None]]) -> Answer:
+    async def _finish_later(
+        self, work: _Work, waits: list[Deferred[None]], time_slice: TimeSlice | None = None
+    ) -> Answer:
         """The same, once all batches that wait were written or refused."""
         try:
             for wait in waits:
                 await wait
         except Exception:
-            # The client went away: what it sends again must not find its own batches in front of it.
-            for wait in waits:
-                wait.addErrback(lambda _: None)
-                wait.cancel()
+            _give_up(waits)
             raise
-        answer = self._finish(work)
+        answer = self._finish(work, time_slice)
         return await answer if isinstance(answer, Deferred) else answer
 
     def _produce_one(self, context: RequestContext, message: ProduceRequest, version: int) -> Answer:
@@ -396,22 +422,25 @@ class ProduceHandlers:
         self.records += appended.end_offset - appended.base_offsets[0]
         return replica, appended
 
-    def _when_durable(self, work: _Work) -> Answer:
+    def _when_durable(self, work: _Work, time_slice: TimeSlice | None) -> Answer:
         """The response, once everything in it is durable on all in-sync replicas."""
+        by_replica: dict[Replica, list[PartitionProduceResponse]] = {}
+        for _, answer, replica in work.written:
+            by_replica.setdefault(replica, []).append(answer)
         waiting: list[Waiting] = []
-        for topic, answer, replica in work.written:
+        for replica, answers in by_replica.items():
             durable = replica.durable()
             if durable is not None:
-                waiting.append((topic, answer, durable))
+                waiting.append((replica.topic_partition.topic, answers, durable))
         if not waiting:
             self.refusals.say_where_leaders_are(work.response, work.listener)
             return work.response
-        return Deferred.fromCoroutine(self._wait(work, waiting))
+        return Deferred.fromCoroutine(self._wait(work, waiting, time_slice))
 
-    async def _wait(self, work: _Work, waiting: list[Waiting]) -> ProduceResponse:
+    async def _wait(self, work: _Work, waiting: list[Waiting], time_slice: TimeSlice | None) -> ProduceResponse:
         deadline = self._clock.seconds() + max(work.message.timeout_ms, 0) / 1000
         try:
-            for topic, answer, durable in waiting:
+            for topic, answers, durable in waiting:
                 durable.addTimeout(
                     max(0.0, deadline - self._clock.seconds()),
                     self._clock,
@@ -420,8 +449,11 @@ class ProduceHandlers:
                 try:
                     await durable
                 except (ApiError, StorageError) as e:
-                    answer.base_offset = answer.log_start_offset = -1
-                    self.refusals.refuse(answer, topic, api_error(e), work.version)
+                    for answer in answers:
+                        answer.base_offset = answer.log_start_offset = -1
+                        self.refusals.refuse(answer, topic, api_error(e), work.version)
+                if time_slice is not None and time_slice.used(UNITS_TO_APPEND):
+                    await time_slice.next()
         except BaseException:
             # The client went away: nobody wants to know any more.
             for _, _, durable in waiting:
@@ -430,3 +462,10 @@ class ProduceHandlers:
             raise
         self.refusals.say_where_leaders_are(work.response, work.listener)
         return work.response
+
+
+def _give_up(waits: Sequence[Deferred[None]]) -> None:
+    """The client went away: what it sends again must not find its own batches in front of it."""
+    for wait in waits:
+        wait.addErrback(lambda _: None)
+        wait.cancel()

@@ -15,9 +15,10 @@ from attrs import define, field
 from logbus.cluster.metadata import ClusterMetadata, TopicImage
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.metadata import TOPIC_OPERATIONS
-from logbus.handlers.routing import serves
+from logbus.handlers.routing import serves, task
 from logbus.model import topic_name_problem
 from logbus.net.context import RequestContext
+from logbus.net.time_slices import TimeSlice
 from logbus.wire.connection import Request
 from logbus.wire.messages.metadata import (
     Cursor,
@@ -43,8 +44,12 @@ class TopicPageHandlers:
     _names_version: int = field(default=-1, init=False)
 
     @serves(75, 0, 0)
-    def describe_topic_partitions(self, context: RequestContext, request: Request) -> DescribeTopicPartitionsResponse:
+    @task
+    async def describe_topic_partitions(
+        self, context: RequestContext, request: Request
+    ) -> DescribeTopicPartitionsResponse:
         message: DescribeTopicPartitionsRequest = request.message
+        time_slice = context.time_slice(request)
         cursor = message.cursor
         asked = sorted({topic.name for topic in message.topics})
         try:
@@ -52,7 +57,9 @@ class TopicPageHandlers:
                 _check(cursor, asked)
         except ApiError as e:
             # The answer has no error of its own.
-            return DescribeTopicPartitionsResponse(topics=[_failed(name, e.code) for name in asked])
+            return DescribeTopicPartitionsResponse(
+                topics=[_failed(name, e.code) async for name in time_slice.over(asked, 2)]
+            )
         names = asked or self._all()
         first = begins = 0
         if cursor is not None:
@@ -61,14 +68,14 @@ class TopicPageHandlers:
             if names[first : first + 1] == [cursor.topic_name]:
                 begins = cursor.partition_index
         limit = max(1, min(self._limit(), message.response_partition_limit))
-        return self._page(context.listener, names, first, begins, limit)
+        return await self._page(context.listener, names, first, begins, limit, time_slice)
 
-    def _page(
-        self, listener: str, names: Sequence[str], first: int, begins: int, limit: int
+    async def _page(
+        self, listener: str, names: Sequence[str], first: int, begins: int, limit: int, time_slice: TimeSlice
     ) -> DescribeTopicPartitionsResponse:
         """``limit`` partitions of the topics from number ``first`` on, of that one from partition ``begins`` on."""
         answer = DescribeTopicPartitionsResponse(topics=[])
-        for at in range(first, len(names)):
+        async for at in time_slice.over(range(first, len(names)), 3):
             name = names[at]
             if not limit:
                 answer.next_cursor = Cursor(topic_name=name, partition_index=0)
@@ -82,6 +89,8 @@ class TopicPageHandlers:
             start = begins if at == first else 0
             end = min(start + limit, len(topic.partitions))
             answer.topics.append(self._described(topic, range(start, end), listener))
+            if time_slice.used(end - start):
+                await time_slice.next()
             if end < len(topic.partitions):
                 answer.next_cursor = Cursor(topic_name=name, partition_index=end)
                 break

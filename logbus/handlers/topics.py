@@ -37,6 +37,9 @@ from logbus.wire.messages.topics import (
 )
 from logbus.wire.schema import ZERO_UUID
 
+UNITS_TO_DESCRIBE = 100
+"""Units of a time slice that it takes to describe all settings of a topic."""
+
 T = TypeVar("T")
 
 
@@ -57,10 +60,11 @@ class TopicHandlers:
     @task
     async def create_topics(self, context: RequestContext, request: Request) -> CreateTopicsResponse:
         message: CreateTopicsRequest = request.message
+        time_slice = context.time_slice(request)
         twice = {name for name, times in Counter(topic.name for topic in message.topics).items() if times > 1}
         answers: dict[str, CreatableTopicResult] = {}
         wanted = []
-        for topic in message.topics:
+        async for topic in time_slice.over(message.topics, 2):
             try:
                 if topic.name in twice:
                     raise ApiError(ErrorCode.INVALID_REQUEST, f"the request names the topic {topic.name!r} twice")
@@ -71,11 +75,17 @@ class TopicHandlers:
             wanted,
             self._topics.create_topics(wanted, validate_only=message.validate_only, timeout_ms=message.timeout_ms),
         )
-        for new, result in zip(wanted, results, strict=True):
+        settings: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
+        async for new, result in time_slice.over(zip(wanted, results, strict=True), 2):
             if isinstance(result, ApiError):
                 answers[new.name] = refused_topic(new.name, result)
-            else:
-                answers[new.name] = self._created(new, result)
+                continue
+            overrides = tuple(sorted(result.configs.items()))
+            if overrides not in settings:
+                settings[overrides] = self._settings(result)
+                if time_slice.used(UNITS_TO_DESCRIBE):
+                    await time_slice.next()
+            answers[new.name] = created_topic(new, result, settings[overrides])
         return CreateTopicsResponse(topics=[answers[name] for name in dict.fromkeys(t.name for t in message.topics)])
 
     def _new_topic(self, topic: CreatableTopic) -> NewTopic:
@@ -107,33 +117,29 @@ class TopicHandlers:
             configs=configs,
         )
 
-    def _created(self, new: NewTopic, created: CreatedTopic) -> CreatableTopicResult:
-        return CreatableTopicResult(
-            name=new.name,
-            topic_id=created.topic_id.bytes,
-            num_partitions=created.num_partitions,
-            replication_factor=created.replication_factor,
-            configs=[
-                CreatableTopicConfigs(
-                    name=entry.name,
-                    value=entry.value,
-                    read_only=entry.read_only,
-                    config_source=entry.source,
-                    is_sensitive=entry.sensitive,
-                )
-                for entry in describe_topic(self._config, created.configs)
-            ],
-        )
+    def _settings(self, created: CreatedTopic) -> list[CreatableTopicConfigs]:
+        """What is in force for a topic; topics with the same overrides have it in common."""
+        return [
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.sensitive,
+            )
+            for entry in describe_topic(self._config, created.configs)
+        ]
 
     @serves(20, 1, 6)
     @task
     async def delete_topics(self, context: RequestContext, request: Request) -> DeleteTopicsResponse:
         message: DeleteTopicsRequest = request.message
-        wanted = message.topics or [DeleteTopicState(name=name) for name in message.topic_names]
+        time_slice = context.time_slice(request)
+        wanted = message.topics or [DeleteTopicState(name=name) async for name in time_slice.over(message.topic_names)]
         answers = []
         names: list[str] = []
         found: list[DeletableTopicResult] = []
-        for state in wanted:
+        async for state in time_slice.over(wanted, 2):
             answer = DeletableTopicResult(name=state.name, topic_id=state.topic_id)
             answers.append(answer)
             try:
@@ -144,7 +150,7 @@ class TopicHandlers:
             except ApiError as e:
                 refuse(answer, e)
         results = await for_all(names, self._topics.delete_topics(names, timeout_ms=message.timeout_ms))
-        for answer, result in zip(found, results, strict=True):
+        async for answer, result in time_slice.over(zip(found, results, strict=True)):
             if isinstance(result, ApiError):
                 refuse(answer, result)
         return DeleteTopicsResponse(responses=answers)
@@ -169,12 +175,13 @@ class TopicHandlers:
     @task
     async def create_partitions(self, context: RequestContext, request: Request) -> CreatePartitionsResponse:
         message: CreatePartitionsRequest = request.message
+        time_slice = context.time_slice(request)
         twice = {name for name, times in Counter(topic.name for topic in message.topics).items() if times > 1}
         wanted = [topic for topic in message.topics if topic.name not in twice]
         results = await for_all(
             wanted,
             self._topics.create_partitions(
-                [new_partitions(topic) for topic in wanted],
+                [new_partitions(topic) async for topic in time_slice.over(wanted, 2)],
                 validate_only=message.validate_only,
                 timeout_ms=message.timeout_ms,
             ),
@@ -185,9 +192,9 @@ class TopicHandlers:
                 error_code=ErrorCode.INVALID_REQUEST,
                 error_message=f"the request names the topic {name!r} twice",
             )
-            for name in sorted(twice)
+            async for name in time_slice.over(sorted(twice))
         ]
-        for topic, result in zip(wanted, results, strict=True):
+        async for topic, result in time_slice.over(zip(wanted, results, strict=True)):
             answer = CreatePartitionsTopicResult(name=topic.name)
             if isinstance(result, ApiError):
                 answer.error_code, answer.error_message = result.code, result.message
@@ -209,6 +216,17 @@ def new_partitions(topic: CreatePartitionsTopic) -> NewPartitions:
     if topic.assignments is not None:
         assignment = tuple(tuple(given.broker_ids) for given in topic.assignments)
     return NewPartitions(topic.name, topic.count, assignment)
+
+
+def created_topic(new: NewTopic, created: CreatedTopic, settings: list[CreatableTopicConfigs]) -> CreatableTopicResult:
+    """The answer for a topic that was created."""
+    return CreatableTopicResult(
+        name=new.name,
+        topic_id=created.topic_id.bytes,
+        num_partitions=created.num_partitions,
+        replication_factor=created.replication_factor,
+        configs=settings,
+    )
 
 
 def refused_topic(name: str, error: ApiError) -> CreatableTopicResult:

@@ -15,7 +15,7 @@ from logbus.coordination.transactions.states import TransactionState
 from logbus.coordination.transactions.transaction import Transaction
 from logbus.coordination.transactions.views import under_way_ms
 from logbus.errors import ApiError, ErrorCode
-from logbus.handlers.routing import Answer, serves, task
+from logbus.handlers.routing import serves, task
 from logbus.model import TopicPartition
 from logbus.net.context import RequestContext
 from logbus.wire.connection import Request
@@ -47,12 +47,18 @@ class TransactionAdminHandlers:
     _coordinator: TransactionCoordinator
 
     @serves(65, 0, 0)
-    def describe_transactions(self, context: RequestContext, request: Request) -> Answer:
+    @task
+    async def describe_transactions(self, context: RequestContext, request: Request) -> DescribeTransactionsResponse:
         message: DescribeTransactionsRequest = request.message
+        time_slice = context.time_slice(request)
+        states = []
         # What is asked twice is answered once: a name costs bytes, its partitions much more.
-        return DescribeTransactionsResponse(
-            transaction_states=[self._described(each) for each in dict.fromkeys(message.transactional_ids)]
-        )
+        for each in dict.fromkeys(message.transactional_ids):
+            state = self._described(each)
+            states.append(state)
+            if time_slice.used(4 + sum(1 + len(topic.partitions) for topic in state.topics)):
+                await time_slice.next()
+        return DescribeTransactionsResponse(transaction_states=states)
 
     def _described(self, transactional_id: str) -> DescribedTransactionState:
         try:

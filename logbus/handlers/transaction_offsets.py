@@ -42,12 +42,13 @@ class TransactionOffsetHandlers:
     async def txn_offset_commit(self, context: RequestContext, request: Request) -> TxnOffsetCommitResponse:
         message: TxnOffsetCommitRequest = request.message
         now_ms = self._coordinator.wall_ms()
-        wanted: list[tuple[TopicPartition, CommittedOffset]] = []
+        wanted: dict[TopicPartition, CommittedOffset] = {}
         known: list[TxnOffsetCommitResponsePartition] = []
         topics = []
-        for topic in message.topics:
+        time_slice = context.time_slice(request)
+        async for topic in time_slice.over(message.topics):
             answers = []
-            for asked in topic.partitions:
+            async for asked in time_slice.over(topic.partitions, 2):
                 partition = TopicPartition(topic.name, asked.partition_index)
                 code = self._rules.problem(partition, asked.committed_metadata)
                 answer = TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
@@ -55,14 +56,14 @@ class TransactionOffsetHandlers:
                 if code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     known.append(answer)
                 if code == ErrorCode.NONE:
-                    offset = CommittedOffset(
+                    # Of a partition that is named twice the last offset counts.
+                    wanted[partition] = CommittedOffset(
                         asked.committed_offset, asked.committed_leader_epoch, asked.committed_metadata or "", now_ms
                     )
-                    wanted.append((partition, offset))
             topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
         try:
             if known:
-                await self._commits.commit(committer(message, request.api_version), wanted)
+                await self._commits.commit(committer(message, request.api_version), list(wanted.items()))
         except ApiError as e:
             for answer in known:
                 answer.error_code = told(e.code, request.api_version)

@@ -49,9 +49,7 @@ class RequestContext:
         .. code-block:: python
 
             time_slice = context.time_slice(request)
-            for each in request.message.topics:
+            async for topic in time_slice.over(request.message.topics):
                 ...
-                if time_slice.used():
-                    await time_slice.next()
         """
         return TimeSlice(self.scheduler, request)

@@ -8,7 +8,7 @@ many there are at a time. A request of few elements is over within its first sli
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator, Iterable
 from typing import TypeVar
 
 from attrs import define, field
@@ -120,6 +120,17 @@ class TimeSlice:
         if self._request is not None:
             self._request.sliced = True
         return self._scheduler.wait(self)
+
+    async def over(self, elements: Iterable[T], units: int = 1) -> AsyncIterator[T]:
+        """
+        Iterate over elements, and rest between two of them when a slice is over.
+
+        :param units: of work that is done for each.
+        """
+        for element in elements:
+            yield element
+            if self.used(units):
+                await self.next()
 
     async def finish(self, steps: Generator[None, None, T], units: int = 1) -> T:
         """

@@ -33,10 +33,10 @@ class Codec(IntEnum):
 
 _NAMED = {codec.name.lower(): codec for codec in Codec} | {"uncompressed": Codec.NONE}
 
-_GZIP_WBITS = 31
+GZIP_WBITS = 31
 """zlib's largest window, with a gzip header around."""
 
-_ZSTD_MAX_WINDOW = 2**27
+ZSTD_MAX_WINDOW = 2**27
 """The largest window that Kafka's own readers take, in bytes."""
 _ZSTD_FIRST_READ = 64 * 1024
 
@@ -71,7 +71,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     if codec == Codec.NONE:
         return bytes(data)
     if codec == Codec.GZIP:
-        packer = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_WBITS)
+        packer = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, GZIP_WBITS)
         return packer.compress(data) + packer.flush()
     if codec == Codec.SNAPPY:
         if level is not None:
@@ -114,17 +114,17 @@ def decompress(codec: int, data: Buffer, limit: int = MAX_DECOMPRESSED) -> bytes
 
 
 def _decompress_gzip(data: Buffer, limit: int) -> bytes:
-    unpacker = zlib.decompressobj(_GZIP_WBITS)
+    unpacker = zlib.decompressobj(GZIP_WBITS)
     try:
         out = unpacker.decompress(data, limit + 1)
     except zlib.error as e:
-        raise _corrupt(Codec.GZIP, e) from None
+        raise corrupt(Codec.GZIP, e) from None
     if len(out) > limit:
         raise _too_large(Codec.GZIP, limit)
     if not unpacker.eof:
-        raise _corrupt(Codec.GZIP, "they end early")
+        raise corrupt(Codec.GZIP, "they end early")
     if unpacker.unused_data:
-        raise _corrupt(Codec.GZIP, f"{len(unpacker.unused_data)} bytes follow them")
+        raise corrupt(Codec.GZIP, f"{len(unpacker.unused_data)} bytes follow them")
     return out
 
 
@@ -135,20 +135,20 @@ def _decompress_lz4(data: Buffer, limit: int) -> bytes:
     try:
         out: bytes = unpacker.decompress(data, max_length=limit + 1)
     except RuntimeError as e:
-        raise _corrupt(Codec.LZ4, e) from None
+        raise corrupt(Codec.LZ4, e) from None
     if len(out) > limit:
         raise _too_large(Codec.LZ4, limit)
     if not unpacker.eof:
-        raise _corrupt(Codec.LZ4, "they end early")
+        raise corrupt(Codec.LZ4, "they end early")
     if unpacker.unused_data:
-        raise _corrupt(Codec.LZ4, f"{len(unpacker.unused_data)} bytes follow them")
+        raise corrupt(Codec.LZ4, f"{len(unpacker.unused_data)} bytes follow them")
     return out
 
 
 def _decompress_zstd(data: Buffer, limit: int) -> bytes:
     import zstandard
 
-    unpacker = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
+    unpacker = zstandard.ZstdDecompressor(max_window_size=ZSTD_MAX_WINDOW)
     try:
         announced = zstandard.frame_content_size(data)
         if announced > limit:
@@ -169,7 +169,7 @@ def _decompress_zstd(data: Buffer, limit: int) -> bytes:
                 wanted = size
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
     except zstandard.ZstdError as e:
-        raise _corrupt(Codec.ZSTD, e) from None
+        raise corrupt(Codec.ZSTD, e) from None
 
 
 def _compress_xerial(data: Buffer) -> bytes:
@@ -193,16 +193,16 @@ def _decompress_snappy(data: Buffer, limit: int) -> bytes:
     end = len(view)
     pos = len(_XERIAL_HEADER)
     if end < pos:
-        raise _corrupt(Codec.SNAPPY, "they end in the header")
+        raise corrupt(Codec.SNAPPY, "they end in the header")
     chunks = []
     room = limit
     while pos < end:
         if end - pos < _XERIAL_LENGTH.size:
-            raise _corrupt(Codec.SNAPPY, "they end in a block's length")
+            raise corrupt(Codec.SNAPPY, "they end in a block's length")
         (length,) = _XERIAL_LENGTH.unpack_from(view, pos)
         pos += _XERIAL_LENGTH.size
         if not 0 < length <= end - pos:
-            raise _corrupt(Codec.SNAPPY, f"a block of {length} bytes is announced, {end - pos} are left")
+            raise corrupt(Codec.SNAPPY, f"a block of {length} bytes is announced, {end - pos} are left")
         chunk = _unpack_snappy_block(view[pos : pos + length], room, limit)
         chunks.append(chunk)
         room -= len(chunk)
@@ -217,19 +217,20 @@ def _unpack_snappy_block(block: memoryview, room: int, limit: int) -> bytes:
     try:
         announced, _ = decode_uvarint(block, 0)
     except DecodeError as e:
-        raise _corrupt(Codec.SNAPPY, e) from None
+        raise corrupt(Codec.SNAPPY, e) from None
     if announced > room:
         raise _too_large(Codec.SNAPPY, limit)
     if announced > _SNAPPY_MAX_RATIO * len(block):
-        raise _corrupt(Codec.SNAPPY, f"{len(block)} bytes cannot become {announced}")
+        raise corrupt(Codec.SNAPPY, f"{len(block)} bytes cannot become {announced}")
     try:
         out: bytes = snappy.uncompress(block)
     except snappy.UncompressError as e:
-        raise _corrupt(Codec.SNAPPY, e.__cause__ or e) from None
+        raise corrupt(Codec.SNAPPY, e.__cause__ or e) from None
     return out
 
 
-def _corrupt(codec: Codec, why: object) -> ApiError:
+def corrupt(codec: Codec, why: object) -> ApiError:
+    """The error for data that cannot be decompressed."""
     return ApiError(ErrorCode.CORRUPT_MESSAGE, f"records compressed with {codec.name.lower()} are damaged: {why}")
 
 

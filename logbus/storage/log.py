@@ -498,10 +498,18 @@ class Log:
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record whose timestamp is at least ``timestamp``; None if there is none."""
-        return lookup.offset_for_timestamp(self, timestamp)
+        return lookup.finish(self.search_timestamp(timestamp))
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
         """The first record with the largest timestamp; None in an empty log (KIP-734)."""
+        return lookup.finish(self.search_max_timestamp())
+
+    def search_timestamp(self, timestamp: int) -> lookup.Search:
+        """What :meth:`offset_for_timestamp` gives, searched in small steps."""
+        return lookup.offset_for_timestamp(self, timestamp)
+
+    def search_max_timestamp(self) -> lookup.Search:
+        """What :meth:`max_timestamp_offset` gives, searched in small steps."""
         return lookup.max_timestamp_offset(self)
 
     def offsets_before(self, timestamp: int, max_offsets: int, bound: int | None = None) -> list[int]:

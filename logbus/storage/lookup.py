@@ -1,84 +1,126 @@
 """
 Where in a log is that time? The questions behind ListOffsets.
 
-The time index tells up to where all timestamps are lower; from there on headers are looked at, and the one batch that
-may have the record is decoded, decompressed within bounds.
+The time index tells up to where all timestamps are lower; from there on headers are looked at, and the batches that
+may have the record are decompressed piece by piece, until it is found.
+
+A header may promise a record that is not there, and a batch may hold millions of records. So a search is a generator:
+it yields after each bit of work (tens of microseconds), and returns what it found.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from logbus.errors import DecodeError, StorageError
 from logbus.model import TimestampOffset
-from logbus.records.batch import BatchHeader, decode_batch
+from logbus.records.batch import BatchHeader
+from logbus.records.streaming import record_times
 
 if TYPE_CHECKING:
+    from logbus.storage.istorage import IFile
     from logbus.storage.log import Log
     from logbus.storage.segment import Segment
+
+Search = Generator[None, None, TimestampOffset | None]
+"""A search for a record; it returns where the record is, or None if there is none."""
+
+RECORDS_PER_STEP = 16
+"""Records of a batch that are looked at between two yields."""
 
 LATEST = -1
 EARLIEST = -2
 
 
-def offset_for_timestamp(log: Log, timestamp: int) -> TimestampOffset | None:
+def offset_for_timestamp(log: Log, timestamp: int) -> Search:
     """The first record at or behind the log's start whose timestamp is at least ``timestamp``."""
-    for segment in log.segments:
-        if segment.max_timestamp >= timestamp and segment.size:
-            found = _in_segment(segment, timestamp, log.log_start_offset)
-            if found is not None:
-                return found
-    return None
+    while True:
+        segments = log.segments
+        for segment in segments:
+            yield
+            if segment not in log.segments:
+                break  # Retention or the cleaner was faster: look again at what there is.
+            if segment.max_timestamp >= timestamp and segment.size:
+                found = yield from _in_segment(segment, timestamp, log.log_start_offset)
+                if found is not None:
+                    return found
+        else:
+            return None
 
 
-def max_timestamp_offset(log: Log) -> TimestampOffset | None:
+def max_timestamp_offset(log: Log) -> Search:
     """The first record that has the largest timestamp."""
     latest = max(log.segments, key=lambda segment: segment.max_timestamp)
     if latest.max_timestamp < 0:
         return None
-    found = _in_segment(latest, latest.max_timestamp, log.log_start_offset)
-    return found if found is not None else _latest_left(log)
+    found = yield from _in_segment(latest, latest.max_timestamp, log.log_start_offset)
+    if found is not None:
+        return found
+    return (yield from _latest_left(log))
 
 
-def _latest_left(log: Log) -> TimestampOffset | None:
+def _latest_left(log: Log) -> Search:
     """The same where the record that had the largest timestamp was compacted away, or lies before the log's start."""
-    best: tuple[int, Segment, int, BatchHeader] | None = None
+    best: tuple[int, IFile, int, BatchHeader] | None = None
     for segment in log.segments:
-        for position, header in segment.batches(segment.find(log.log_start_offset)):
-            if header.record_count and (best is None or header.max_timestamp > best[0]):
-                best = header.max_timestamp, segment, position, header
-    return None if best is None else _in_batch(best[1], best[2], best[3], best[0], log.log_start_offset)
+        if segment in log.segments:
+            file = segment.log.get()
+            for position, header in segment.batches(segment.find(log.log_start_offset)):
+                yield
+                if header.record_count and (best is None or header.max_timestamp > best[0]):
+                    best = header.max_timestamp, file, position, header
+    if best is None:
+        return None
+    return (yield from _in_batch(best[1], best[2], best[3], best[0], log.log_start_offset))
 
 
-def _in_segment(segment: Segment, timestamp: int, start_offset: int) -> TimestampOffset | None:
+def _in_segment(segment: Segment, timestamp: int, start_offset: int) -> Search:
+    # The segment may be removed while the search rests; its file stays readable for who holds it.
+    file = segment.log.get()
     known_lower = segment.base_offset + segment.times.before(timestamp)
     for position, header in segment.batches(segment.find(max(known_lower + 1, start_offset))):
+        yield
         if header.max_timestamp >= timestamp:
-            found = _in_batch(segment, position, header, timestamp, start_offset)
+            found = yield from _in_batch(file, position, header, timestamp, start_offset)
             if found is not None:
                 return found
     return None
 
 
-def _in_batch(
-    segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int
-) -> TimestampOffset | None:
+def _in_batch(file: IFile, position: int, header: BatchHeader, timestamp: int, start_offset: int) -> Search:
     if header.log_append_time and header.base_offset >= start_offset and _is_whole(header):
         return TimestampOffset(header.max_timestamp, header.base_offset, header.leader_epoch)
-    data = segment.log.get().pread(header.size, position)
+    data = file.pread(header.size, position)
+    seen = 0
     try:
-        records = decode_batch(data, header=header)
+        for record in record_times(data, header):
+            if record is None:
+                yield
+                continue
+            if record[1] >= timestamp and record[0] >= start_offset:
+                return TimestampOffset(record[1], record[0], header.leader_epoch)
+            seen += 1
+            if not seen % RECORDS_PER_STEP:
+                yield
     except DecodeError as error:
-        raise StorageError(f"{segment.log.path}: batch at offset {header.base_offset}: {error}") from error
-    for record in records:
-        if record.timestamp >= timestamp and record.offset >= start_offset:
-            return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+        raise StorageError(f"{file.path}: batch at offset {header.base_offset}: {error}") from error
     return None
 
 
 def _is_whole(header: BatchHeader) -> bool:
     """Whether compaction took nothing out of the batch."""
     return header.record_count == header.last_offset_delta + 1
+
+
+def finish(search: Search) -> TimestampOffset | None:
+    """Search to the end at once, for who can wait for it."""
+    try:
+        while True:
+            next(search)
+    except StopIteration as done:
+        found: TimestampOffset | None = done.value
+        return found
 
 
 def offsets_before(log: Log, timestamp: int, max_offsets: int, bound: int | None = None) -> list[int]:

@@ -59,7 +59,10 @@ class PageTests(SynchronousTestCase):
             cursor=None if at is None else Cursor(topic_name=at[0], partition_index=at[1]),
         )
         context = RequestContext(1, "kafka", "10.0.0.1", 4000)
-        return handlers.describe_topic_partitions(context, a_request(message, 0))
+        answer: DescribeTopicPartitionsResponse = self.successResultOf(
+            handlers.describe_topic_partitions(context, a_request(message, 0))
+        )
+        return answer
 
     def page(self, answer: DescribeTopicPartitionsResponse) -> Page:
         """Topics and numbers of partitions on it."""
