@@ -249,6 +249,8 @@ class Reader:
                     self._read_for_consumer(got, replica, left, asker, min_one=size == 0)
             except (ApiError, StorageError) as e:
                 got.error = e if isinstance(e, ApiError) else ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e))
+                # Its frames hold the answers, which hold the error: memory that only the garbage collector frees.
+                got.error.with_traceback(None)
                 urgent = True
                 continue
             if got.data is not None:

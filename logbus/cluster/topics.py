@@ -127,7 +127,7 @@ class TopicAdmin:
                     collisions.check(topic.name)
                     record = plan_topic(tenure.state, topic, self.defaults(), self.check_topic, self.random, room)
                 except ApiError as error:
-                    outcomes.append(error)
+                    outcomes.append(error.with_traceback(None))
                     continue
                 room -= len(record.partitions)
                 collisions.add(record.name)
@@ -214,7 +214,7 @@ class TopicAdmin:
                     _refuse_twice(request.name, twice)
                     topic, added = plan_partitions(tenure.state, request, self.random, room)
                 except ApiError as error:
-                    outcomes.append(error)
+                    outcomes.append(error.with_traceback(None))
                     continue
                 room -= len(added)
                 grown.append((topic, added))

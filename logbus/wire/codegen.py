@@ -43,10 +43,16 @@ class Source:
             self.line("pass")
         self._depth -= 1
 
-    def step(self) -> None:
-        """Add the end of an array element's turn: yield if the function has handled enough since it last did."""
+    def step(self, before: str = "") -> None:
+        """
+        Add the end of an array element's turn: yield if the function has handled enough since it last did.
+
+        :param before: what to do before that.
+        """
         self.line("left -= 1")
         with self.block("if not left:"):
+            if before:
+                self.line(before)
             self.line("yield")
             self.line(f"left = {ELEMENTS_PER_STEP}")
 

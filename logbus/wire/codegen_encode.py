@@ -21,6 +21,9 @@ from logbus.wire.diagnosis import refuse
 from logbus.wire.layout import Array, FieldLayout, StructLayout, message_layout
 from logbus.wire.wiretypes import RECORDS, STRING, UUID, WireType
 
+#: What an incremental encoder does with its parts before it yields: there would be too many to join in the end.
+_SET_ASIDE = "done += join_bytes(out); out.clear()"
+
 NULL_STRUCT, NULL_TAGGED_STRUCT = b"\xff", b"\0"
 
 
@@ -48,6 +51,7 @@ def generate_encoder(spec: MessageSpec, version: int, *, incremental: bool = Fal
     with source.block("def encode(o):"):
         if incremental:
             source.line(f"left = {ELEMENTS_PER_STEP}")
+            source.line("done = []")
             source.line("yield")
         source.line("out = []")
         source.line("put = out.append")
@@ -56,6 +60,9 @@ def generate_encoder(spec: MessageSpec, version: int, *, incremental: bool = Fal
             body = _Body(source, incremental)
             body.struct("o", layout)
             body.flush()
+            if incremental:
+                source.line(_SET_ASIDE)
+                source.line("out = done")
             if body.has_records:
                 source.lines.insert(start, source.lines[start - 1].replace("try:", "    sliced = False"))
                 with source.block("if sliced:"):
@@ -231,14 +238,14 @@ class _Body:
                 self._primitive(element, item, False, layout.flexible)
                 self.flush()
                 if self._incremental:
-                    source.step()
+                    source.step(_SET_ASIDE)
             return
         item = source.temporary("o")
         with source.block(f"for {item} in {items}:"):
             self.struct(item, layout.nested(element))
             self.flush()
             if self._incremental:
-                source.step()
+                source.step(_SET_ASIDE)
 
     def _tags(self, me: str, layout: StructLayout) -> None:
         """Write the tag section; the number of its tags is left in the run, or packed if the tags had to follow."""
