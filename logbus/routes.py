@@ -13,6 +13,7 @@ from logbus.coordination.consumers import CONSUMER, Consumers
 from logbus.coordination.transactional import TransactionalCommits
 from logbus.coordination.transactions.hanging import HangingTransactions
 from logbus.coordination.transactions.lookup import TransactionLookup
+from logbus.coordination.transactions.participation import RetryBackoff
 from logbus.handlers.active_producers import ActiveProducerHandlers
 from logbus.handlers.cluster import ClusterHandlers, Doorkeeper
 from logbus.handlers.config_resources import ConfigResourceHandlers
@@ -67,7 +68,9 @@ def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers
     def verifies() -> bool:
         return config.get(keys.TRANSACTION_PARTITION_VERIFICATION_ENABLE)
 
-    gate = Gate(broker.participation, broker.reactor, verifies)
+    backoff = RetryBackoff.of(config)
+    commits = TransactionalCommits(groups, broker.participation, verifies, backoff)
+    gate = Gate(broker.participation, broker.reactor, verifies, backoff)
     produce = ProduceHandlers(
         replicas, broker.reactor, broker.wall_clock, INTERNAL_TOPICS, Refusals(LeaderHints(metadata)), metadata, gate
     )
@@ -105,7 +108,7 @@ def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers
             CoordinatorHandlers(groups, broker.transactions, broker.internal_topics, metadata),
             GroupHandlers(groups),
             GroupOffsetHandlers(groups, Commits(groups), upkeep, rules),
-            TransactionOffsetHandlers(groups, TransactionalCommits(groups, broker.participation, verifies), rules),
+            TransactionOffsetHandlers(groups, commits, rules),
             GroupAdminHandlers(groups, upkeep),
             ConsumerGroupHandlers(Consumers(groups)),
             TransactionAdminHandlers(broker.transactions),

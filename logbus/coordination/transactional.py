@@ -13,19 +13,13 @@ from twisted.internet.task import deferLater
 from logbus.coordination.groups import OFFSETS_TOPIC, GroupCoordinator
 from logbus.coordination.offsets import CommittedOffset, commit_change
 from logbus.coordination.shard import Shard
-from logbus.coordination.transactions.participation import TransactionParticipation
+from logbus.coordination.transactions.participation import RetryBackoff, TransactionParticipation
 from logbus.coordination.transactions.transaction import ProducerIdAndEpoch
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 
 #: The first version of TxnOffsetCommit that adds the group's partition to the transaction by itself (KIP-890).
 ADDING_VERSION = 5
-
-RETRY_SECONDS = 0.02
-"""How long to wait with the next transaction of a producer whose last one is about to end."""
-
-PATIENCE_SECONDS = 0.1
-"""How long to wait in all: then the client waits."""
 
 #: What the coordinator of the transaction could not say, for whatever reason: the client asks again.
 _UNSAID = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_COORDINATOR})
@@ -62,11 +56,13 @@ class TransactionalCommits:
 
     :param verifies: whether also partitions are asked about that the producer adds itself
         (``transaction.partition.verification.enable``).
+    :param backoff: how the transaction's coordinator is asked again while it ends the producer's last transaction.
     """
 
     _coordinator: GroupCoordinator
     _participation: TransactionParticipation
     _verifies: Callable[[], bool]
+    _backoff: RetryBackoff
 
     async def commit(
         self, committer: TransactionalCommitter, offsets: Sequence[tuple[TopicPartition, CommittedOffset]]
@@ -103,7 +99,7 @@ class TransactionalCommits:
 
     async def _take_part(self, shard: Shard, committer: TransactionalCommitter) -> None:
         clock = self._coordinator.clock
-        until = clock.seconds() + PATIENCE_SECONDS
+        until = clock.seconds() + self._backoff.most_seconds
         partition = TopicPartition(OFFSETS_TOPIC, shard.number)
         while True:
             outcomes = await self._participation.take_part(
@@ -117,7 +113,7 @@ class TransactionalCommits:
                     ErrorCode.COORDINATOR_NOT_AVAILABLE if code in _UNSAID else code,
                     f"{partition} cannot take part in the transaction of {committer.transactional_id!r}: {code.name}",
                 )
-            await deferLater(clock, RETRY_SECONDS)
+            await deferLater(clock, self._backoff.seconds)
 
     def _append(
         self,

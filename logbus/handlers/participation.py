@@ -24,6 +24,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.cluster.replica import Replica
+from logbus.coordination.transactions.participation import RetryBackoff
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.records.checksum import Buffer
@@ -45,10 +46,6 @@ CROWDED_BYTES = MOST_BYTES // 4
 MOST_IN_LINE = 64
 """Batches of one producer for one partition: several times what a client has in flight."""
 MOST_REMEMBERED = 10_000
-
-#: A transaction that is just being ended is asked about again, as Kafka does (``add.partitions.to.txn.retry.backoff``).
-RETRY_SECONDS = 0.02
-RETRY_MOST_SECONDS = 0.1
 
 #: The first version whose producers know TRANSACTION_ABORTABLE, and the first that adds partitions by itself.
 ABORTABLE_VERSION = 11
@@ -163,12 +160,14 @@ class Gate:
 
     :param verifies: whether also partitions are asked about that the producer adds itself
         (``transaction.partition.verification.enable``).
+    :param backoff: how a coordinator is asked again while it ends the producer's last transaction.
     :ivar waiting_bytes: of the batches that wait.
     """
 
     _participation: Participation
     _clock: IReactorTime
     _verifies: Callable[[], bool]
+    _backoff: RetryBackoff
     waiting_bytes: int = field(default=0, init=False)
     _lines: dict[_Key, _Line] = field(factory=dict, init=False)
     #: The lowest sequence that a producer, which the log does not know, was ever in line with.
@@ -228,7 +227,7 @@ class Gate:
                 new.append(line)
             held.waits[number] = self._queue(line, _Place(header.base_sequence, header.size))
         if new:
-            held.ask = lambda: self._ask(member, new, self._clock.seconds() + RETRY_MOST_SECONDS)
+            held.ask = lambda: self._ask(member, new, self._clock.seconds() + self._backoff.most_seconds)
 
     def _queue(self, line: _Line, place: _Place) -> Deferred[None]:
         def left(waiting: Deferred[None]) -> None:
@@ -280,7 +279,7 @@ class Gate:
             else:
                 self._settle([line], None if code == ErrorCode.NONE else ApiError(code))
         if busy:
-            self._clock.callLater(RETRY_SECONDS, self._ask, member, busy, until)
+            self._clock.callLater(self._backoff.seconds, self._ask, member, busy, until)
         if old:
             self._ask(member, old, until)
 

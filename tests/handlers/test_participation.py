@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from twisted.internet.defer import Deferred, succeed
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.config import ConfigView
+from logbus.coordination.transactions.participation import RetryBackoff
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.handlers import participation
 from logbus.handlers.participation import explained
@@ -18,6 +20,8 @@ from logbus.records.batch import ControlType, Marker
 from logbus.storage.log import Log
 from logbus.wire.messages.records import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.handlers.kit import NOW_MS, Client, HandlerCase, MemoryBroker, a_batch, produce_request
+
+BACKOFF, LONGEST_BACKOFF = 0.02, 2.0
 
 Answers = Mapping[TopicPartition, ErrorCode]
 
@@ -448,15 +452,38 @@ class CoordinatorErrors(ParticipationCase):
         for _ in range(3):
             self.coordinator.answer(ErrorCode.CONCURRENT_TRANSACTIONS)
             self.assertEqual(self.results(), [])
-            self.client.turn(participation.RETRY_SECONDS)
+            self.client.turn(BACKOFF)
         self.coordinator.answer()
         self.assertEqual(self.results(), [(0, 0)])
+
+    def busy_for(self, seconds: float) -> list[Any]:
+        """What is answered when the coordinator ends the transaction before for so long."""
         self.send(transactional(b"a", epoch=1))
-        for _ in range(10):
+        for _ in range(round(seconds / BACKOFF)):
             if self.coordinator.partitions:
                 self.coordinator.answer(ErrorCode.CONCURRENT_TRANSACTIONS)
-            self.client.turn(participation.RETRY_SECONDS)
-        self.assertEqual(self.results(), [(ErrorCode.CONCURRENT_TRANSACTIONS, -1)])
+            self.client.turn(BACKOFF)
+        return self.results()
+
+    def test_ended_under_load(self) -> None:
+        """On a busy cluster a transaction takes a second to end: no reason for producers to warn of it."""
+        self.assertEqual(self.busy_for(1.9), [])
+        self.coordinator.answer()
+        self.assertEqual(self.results(), [(0, 0)])
+
+    def test_never_ended(self) -> None:
+        """When it takes longer the producer is told, and tries again."""
+        self.assertEqual(self.busy_for(2.1), [(ErrorCode.CONCURRENT_TRANSACTIONS, -1)])
+
+    def test_configured(self) -> None:
+        """How long the coordinator is asked again, and how often; never longer than ``request.timeout.ms``."""
+        for backoff, expected in (
+            ({}, RetryBackoff(0.02, 2.0)),
+            ({"max.ms": "100", "ms": "10"}, RetryBackoff(0.01, 0.1)),
+            ({"max.ms": "90000"}, RetryBackoff(0.02, 30.0)),
+        ):
+            named = {f"add.partitions.to.txn.retry.backoff.{name}": value for name, value in backoff.items()}
+            self.assertEqual(RetryBackoff.of(ConfigView.load(set=named)), expected)
 
     def test_a_mistake(self) -> None:
         """A coordinator that fails leaves nobody waiting."""
@@ -535,11 +562,11 @@ class AnyOrder(SynchronousTestCase):
                 elif kind == "answer" and coordinator.partitions:
                     coordinator.answer(ErrorCode(first))
                 else:
-                    client.turn(participation.RETRY_SECONDS)
+                    client.turn(BACKOFF)
             coordinator.at_once = ErrorCode.NONE
             while coordinator.partitions:
                 coordinator.answer(ErrorCode.NOT_COORDINATOR)
-            client.turn(participation.RETRY_MOST_SECONDS)
+            client.turn(LONGEST_BACKOFF)
             answers = [answer.responses[0].partition_responses[0] for answer in client.answers()]
             self.assertEqual(len(answers), len(requests))
             written: dict[tuple[int, int], list[tuple[int, int]]] = {key: [] for key in sent}

@@ -386,7 +386,7 @@ class AskingTests(TransactionCase):
     def test_the_transaction_before_is_about_to_end(self) -> None:
         """A producer that goes on at once is let wait a little; then it is to ask again itself."""
         busy = {self.place: ErrorCode.CONCURRENT_TRANSACTIONS}
-        questions = self.asked(busy, busy, {self.place: ErrorCode.NONE}, *[busy] * 9)
+        questions = self.asked(busy, busy, {self.place: ErrorCode.NONE}, *[busy] * 110)
         self.client.send(self.producer.request({T0: 1}), 5)
         for _ in range(2):
             self.assertEqual(self.client.answers(), [])
@@ -395,7 +395,10 @@ class AskingTests(TransactionCase):
         self.assertEqual((answer.topics[0].partitions[0].error_code, len(questions)), (0, 3))
         other = self.a_producer("y")
         self.client.send(other.request({T0: 1}), 5)
-        for _ in range(7):
+        for _ in range(99):
+            self.client.turn(0.02)
+        self.assertEqual(self.client.answers(), [])
+        for _ in range(3):
             self.client.turn(0.02)
         (answer,) = self.client.answers()
         code = ErrorCode.CONCURRENT_TRANSACTIONS

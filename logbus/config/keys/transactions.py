@@ -81,6 +81,20 @@ TRANSACTION_PARTITION_VERIFICATION_ENABLE = boolean(
     "(KIP-890).",
     dynamic=CLUSTER,
 )
+ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MS = int32(
+    "add.partitions.to.txn.retry.backoff.ms",
+    20,
+    "Milliseconds before the leader of a partition asks again to add it to a transaction, while the producer's last "
+    "transaction is being ended.",
+    at_least=1,
+)
+ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MAX_MS = int32(
+    "add.partitions.to.txn.retry.backoff.max.ms",
+    2000,
+    "Milliseconds that it asks again for; then the producer gets CONCURRENT_TRANSACTIONS, warns, and tries again. No "
+    "more than ``request.timeout.ms``. Kafka's default is 100.",
+    at_least=0,
+)
 PRODUCER_ID_EXPIRATION_MS = int32(
     "producer.id.expiration.ms",
     86_400_000,

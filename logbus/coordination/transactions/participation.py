@@ -7,13 +7,14 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Collection, Mapping
 
-from attrs import define, field
+from attrs import define, field, frozen
 from twisted.internet.defer import CancelledError, Deferred, fail, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.peers import Peers
+from logbus.config import ConfigView, keys
 from logbus.coordination.transactions.coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
 from logbus.coordination.transactions.spelling import grouped
 from logbus.coordination.transactions.transaction import V2, ProducerIdAndEpoch
@@ -34,6 +35,26 @@ MOST_A_REQUEST = 100
 """How many transactions one request names."""
 
 Outcomes = Mapping[TopicPartition, ErrorCode]
+
+
+@frozen
+class RetryBackoff:
+    """
+    How those who lead partitions ask again while the producer's last transaction is being ended, instead of the
+    producer (Kafka's ``ReplicaManager``).
+
+    :ivar seconds: between two attempts.
+    :ivar most_seconds: after which no more are made.
+    """
+
+    seconds: float
+    most_seconds: float
+
+    @classmethod
+    def of(cls, config: ConfigView) -> RetryBackoff:
+        """As configured."""
+        most = min(config.get(keys.ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MAX_MS), config.get(keys.REQUEST_TIMEOUT_MS))
+        return cls(config.get(keys.ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MS) / 1000, most / 1000)
 
 
 @define(eq=False)
