@@ -402,7 +402,8 @@ class AskingTests(TransactionCase):
             self.client.turn(0.02)
         (answer,) = self.client.answers()
         code = ErrorCode.CONCURRENT_TRANSACTIONS
-        self.assertEqual((answer.topics[0].partitions[0].error_code, len(questions)), (code, 9))
+        self.assertEqual(answer.topics[0].partitions[0].error_code, code)
+        self.assertTrue(100 <= len(questions) - 3 <= 102, len(questions))
         self.assertEqual(other.commit({T0: 1}, version=4), {T0: code})
 
     def test_the_client_goes_away_meanwhile(self) -> None:
