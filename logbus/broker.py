@@ -9,6 +9,7 @@ Parts start in this order, each awaited before the next, and stop in reverse::
     isr         look for replicas that lag, ask the controller for other ISRs
     isolation   look whether anybody but clients can be reached
     fetcher     follow, as soon as there are roles
+    repairs     have damaged logs repaired, as soon as there are roles
     listeners   bind the ports; who connects waits
     membership  register, with the ports as bound
     groups      begin to look for stale offsets
@@ -62,6 +63,7 @@ from logbus.cluster.purgatory import Purgatory
 from logbus.cluster.reads import Reader
 from logbus.cluster.receiver import AnnouncementReceiver
 from logbus.cluster.remote import receivers
+from logbus.cluster.repairs import ReplicaRepairs
 from logbus.cluster.replicareports import ReplicaReports
 from logbus.cluster.replicas import Replicas
 from logbus.cluster.throttling import FollowerThrottle, LeaderThrottle
@@ -108,6 +110,7 @@ from logbus.settings import (
     replica_selector,
     replication_rates,
     request_memory,
+    scrub_settings,
     storage_settings,
 )
 from logbus.storage.disk import disks_at
@@ -189,6 +192,7 @@ class Broker(OrderedService):
             wall_clock,
             settings=storage_settings(config),
             cleaner_settings=lambda: cleaner_settings(config),
+            scrub_settings=lambda: scrub_settings(config),
             policy=delete_policy(config.get(keys.LOG_DELETE_POLICY)),
             directory_failed=self._directory_failed,
             jitter=self.random,
@@ -286,6 +290,12 @@ class Broker(OrderedService):
         self.replicas.leaderless = self.replica_reports.leaderless
         self.fetcher.leader_incomplete = self.replica_reports.leader_incomplete
         self.slice_scheduler = SliceScheduler(reactor)
+        self.repairs = ReplicaRepairs(
+            self.broker_id, self.replicas, self._channel_for, self.timers, self.replica_reports
+        )
+        self.reader.follower_stuck = self.repairs.check
+        self.replicas.repair = self.repairs.look_and_repair
+        self.replicas.listeners.append(self.repairs)
         self.topic_admin = TopicAdmin(
             self.controller,
             reactor,
@@ -363,6 +373,7 @@ class Broker(OrderedService):
             _Part("isr", self.isr.start, self.isr.stop),
             _Part("isolation", self.isolation.start, self.isolation.stop),
             _Part("fetcher", self.fetcher.startService, self.fetcher.stopService),
+            _Part("repairs", self.repairs.start, self.repairs.stop),
             _Part("listeners", self._bind, self._listening.close),
             _Part("membership", self._join, self.membership.unregister),
             _Part("groups", self.upkeep.start, self.upkeep.stop),

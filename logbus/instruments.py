@@ -87,6 +87,17 @@ def instrument(broker: Broker) -> None:
         lambda: broker.logs.shortened,
     )
     registry.add_source(lambda: _space(broker.logs.space))
+    damage, scrubber, repairs = broker.logs.damage, broker.logs.scrubber, broker.repairs
+    gauge("logbus_damaged_segments", "Segments that are damaged, and not repaired.", lambda: damage.count)
+    counter("logbus_damaged_segments_found_total", "Segments in which damage was found.", lambda: damage.found)
+    counter(
+        "logbus_damaged_segments_repaired_total",
+        "Damaged segments that were replaced by what another replica has.",
+        lambda: damage.repaired,
+    )
+    counter("logbus_repair_failures_total", "Attempts to repair a damaged log that failed.", lambda: repairs.failures)
+    counter("logbus_scrub_read_bytes_total", "Bytes of segments checked for damage.", lambda: scrubber.read_bytes)
+    counter("logbus_scrub_rounds_total", "How often all closed segments were checked.", lambda: scrubber.rounds)
     cleaner = broker.logs.cleaner
     counter("logbus_cleanings_total", "Compactions of a log.", lambda: cleaner.cleanings)
     counter("logbus_cleaner_read_bytes_total", "Bytes read to compact logs.", lambda: cleaner.read_bytes)

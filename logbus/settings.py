@@ -21,7 +21,7 @@ from logbus.metastore.connectstring import ConnectString
 from logbus.metastore.embedded import FILE_NAME, EmbeddedStore
 from logbus.metastore.zookeeper import ZooKeeperStore
 from logbus.net.limits import ConnectionLimits
-from logbus.storage.settings import CleanerSettings, StorageSettings
+from logbus.storage.settings import CleanerSettings, ScrubSettings, StorageSettings
 
 
 def storage_settings(config: ConfigView) -> StorageSettings:
@@ -77,6 +77,14 @@ def cleaner_settings(config: ConfigView) -> CleanerSettings:
         backoff_ms=config.get(keys.LOG_CLEANER_BACKOFF_MS),
         dedupe_buffer_size=config.get(keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE),
         max_bytes_per_second=config.get(keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND),
+    )
+
+
+def scrub_settings(config: ConfigView) -> ScrubSettings:
+    """Settings of the scrubber; all may change while the broker runs."""
+    return ScrubSettings(
+        interval_ms=config.get(keys.LOG_SCRUB_INTERVAL_MS),
+        max_bytes_per_second=config.get(keys.LOG_SCRUB_IO_MAX_BYTES_PER_SECOND),
     )
 
 

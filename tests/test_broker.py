@@ -36,7 +36,18 @@ class StartAndStop(SynchronousTestCase):
         server = MemoryBroker()
         events = self.recorded(server)
         server.start()
-        order = ["ticks", "logs", "metastore", "peers", "isr", "isolation", "fetcher", "listeners", "membership"]
+        order = [
+            "ticks",
+            "logs",
+            "metastore",
+            "peers",
+            "isr",
+            "isolation",
+            "fetcher",
+            "repairs",
+            "listeners",
+            "membership",
+        ]
         order += ["groups", "transactions", "controller", "serving", "leadership"]
         self.assertEqual(events, [f"start {name}" for name in order])
         self.assertEqual(server.broker.not_ready(), [])

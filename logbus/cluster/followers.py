@@ -23,6 +23,7 @@ class Follower:
     :ivar caught_up_at: when it last had all that the leader had.
     :ivar in_controlled_shutdown: its broker is shutting down, and cannot come into sync.
     :ivar is_ready: it is not in sync, and its last fetch showed that it may be (rule 5).
+    :ivar given_at: the offset at which it was given records last; one that asks there again could not use them.
     :ivar is_joining: it is not in sync and will soon be: it keeps up, and the high watermark does not run from it.
     """
 
@@ -34,6 +35,7 @@ class Follower:
     is_ready: bool = False
     is_joining: bool = False
     in_controlled_shutdown: bool = False
+    given_at: int = UNKNOWN_OFFSET
     _fetched_at: float = 0.0
     _leader_end: int = 1 << 63
 

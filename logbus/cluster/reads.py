@@ -15,7 +15,7 @@ up to the log's end, from the leader alone, which learns by that what they have.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 from uuid import UUID
 
@@ -177,12 +177,14 @@ class Reader:
 
     :ivar selector: sends consumers to a replica near them; None: all read from the leader.
     :ivar throttle: of what followers get.
+    :ivar follower_stuck: told when a follower asks again for what it was given at an offset.
     """
 
     _replicas: Replicas
     _purgatory: Purgatory
     selector: ISelector | None = None
     throttle: Throttle = field(factory=Throttle)
+    follower_stuck: Callable[[Replica, int], object] = field(default=lambda replica, offset: None, init=False)
 
     def fetch(
         self, source: Source, *, min_bytes: int, max_bytes: int, max_wait_ms: int, asker: Asker
@@ -330,6 +332,9 @@ class Reader:
                 got.data, got.read_to = found.data, found.end_offset
                 if got.data is not None:
                     self.throttle.sent(replica, follower, len(got.data))
+                    if follower.given_at == want.offset:
+                        self.follower_stuck(replica, want.offset)
+                    follower.given_at = want.offset
         got.high_watermark = replica.high_watermark
         got.last_stable_offset = replica.last_stable_offset
         got.end = log.log_end_offset

@@ -7,7 +7,7 @@ and whoever waits is told.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -94,11 +94,20 @@ class Alone:
         pass
 
 
+Repair = Callable[["Replica", int], Awaitable[None]]
+"""Checks the log at an offset, and has damage repaired; returns when that is done, or cannot be done now."""
+
+
+async def not_repaired(replica: Replica, offset: int) -> None:
+    """The default: nobody repairs."""
+
+
 @define(eq=False)
 class Replica:
     """
     One partition on this broker.
 
+    :ivar repair: see :data:`Repair`; for those who find damage when they read the log.
     :ivar watchers: told whenever the high watermark moves, in the order they came.
     :ivar log_watchers: told whenever the log grows; and, with a size of 0, when there is news without records.
     """
@@ -107,6 +116,7 @@ class Replica:
     topic_id: UUID
     log: Log
     cluster: Cluster = field(factory=Alone, kw_only=True)
+    repair: Repair = field(default=not_repaired, kw_only=True)
     watchers: dict[Watcher, None] = field(factory=dict, init=False)
     log_watchers: dict[Watcher, None] = field(factory=dict, init=False)
     _acknowledgements: OffsetWaiters = field(factory=OffsetWaiters, init=False)

@@ -15,7 +15,7 @@ from zope.interface import implementer
 
 from logbus.cluster.icluster import ILeadershipListener, IReplicaHost, PartitionErrors, PartitionState
 from logbus.cluster.partition import Partition
-from logbus.cluster.replica import Alone, Cluster, Replica, Watcher
+from logbus.cluster.replica import Alone, Cluster, Repair, Replica, Watcher, not_repaired
 from logbus.config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import NO_EPOCH, TopicPartition
@@ -55,6 +55,7 @@ class Replicas:
     :ivar listeners: told of every start and end of a leadership.
     :ivar cluster: what the leaders among them know of other brokers.
     :ivar fetcher: keeps the followers among them up with their leaders.
+    :ivar repair: see :data:`.Repair`.
     :ivar exists: whether there is such a partition, on whichever broker.
     :ivar heard: told of every broker that fetches from here.
     :ivar leaderless: told of every replica that may have each committed record, when its partition has no leader.
@@ -66,6 +67,7 @@ class Replicas:
     listeners: list[ILeadershipListener] = field(factory=list, init=False)
     cluster: Cluster = field(factory=Alone, init=False)
     fetcher: Fetcher = field(factory=_NoFetcher, init=False)
+    repair: Repair = field(default=not_repaired, init=False)
     exists: Callable[[str, int], bool] = field(default=lambda topic, partition: False, init=False)
     heard: Callable[[int], object] = field(default=lambda broker_id: None, init=False)
     leaderless: Callable[[Replica], object] = field(default=lambda replica: None, init=False)
@@ -182,7 +184,7 @@ class Replicas:
                 log = await self.logs.create(name, state.topic_id, config)
             # What was committed when the broker stopped still is.
             partition = Partition(name, self.broker_id, high_watermark=min(log.high_watermark, log.log_end_offset))
-            replica = Replica(partition, state.topic_id, log, cluster=self.cluster)
+            replica = Replica(partition, state.topic_id, log, cluster=self.cluster, repair=self.repair)
             self._by_partition.pop(name, None)
         replica.configure(config)
         partition = replica.partition

@@ -66,6 +66,14 @@ class Loaded:
     complete: bool = False
 
 
+class _Suspected(Exception):
+    """Damage that nobody has tried to repair yet."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(offset)
+        self.offset = offset
+
+
 @define(eq=False)
 class LogReading:
     """
@@ -80,6 +88,7 @@ class LogReading:
     _apply: Apply
     _transactions: Transactions | None
     loaded: Loaded = field(factory=Loaded, init=False)
+    _suspected: set[int] = field(factory=set, init=False)
     _log = Logger()
 
     async def read(self, slice_bytes: int, wanted: Callable[[], bool]) -> Loaded:
@@ -88,8 +97,29 @@ class LogReading:
         log = self.replica.log
         offset, end, left = log.log_start_offset, log.log_end_offset, RECORDS_A_TURN
         while offset < end:
+            at = offset
             try:
                 data = self._slice(offset, end, slice_bytes)
+                for position, header in self._batches(data, offset):
+                    # The base offset is not under the CRC; whatever it says, reading goes on forwards.
+                    if not at <= header.last_offset < end:
+                        self._damaged(at, f"a batch claims to end at offset {header.last_offset}")
+                        continue
+                    taken = self._take_in(data, position, header)
+                    at = header.last_offset + 1
+                    left -= taken
+                    if left <= 0:
+                        await deferLater(self._clock, 0)
+                        if not wanted():
+                            return loaded
+                        left = RECORDS_A_TURN
+            except _Suspected as suspected:
+                # Another replica may have what is damaged here: then it leads from now on, or it is copied from there.
+                await self.replica.repair(self.replica, suspected.offset)
+                if not wanted():
+                    return loaded
+                offset = max(at, log.log_start_offset)
+                continue
             except ApiError as e:
                 # No damage: an index is being made anew.
                 self._log.warn("{partition}: loading waits: {why}", partition=self.replica.topic_partition, why=e)
@@ -98,19 +128,6 @@ class LogReading:
                     return loaded
                 offset = max(offset, log.log_start_offset)
                 continue
-            at = offset
-            for position, header in self._batches(data, offset):
-                # The base offset is not under the CRC; whatever it says, reading goes on forwards.
-                if not at <= header.last_offset < end:
-                    self._complain(at, f"a batch claims to end at offset {header.last_offset}")
-                    continue
-                at = header.last_offset + 1
-                left -= self._take_in(data, position, header)
-                if left <= 0:
-                    await deferLater(self._clock, 0)
-                    if not wanted():
-                        return loaded
-                    left = RECORDS_A_TURN
             # Behind what cannot be read, the next segment is a place where a batch is known to begin.
             offset = (
                 at if at > offset else min((s.base_offset for s in log.segments if s.base_offset > at), default=end)
@@ -134,20 +151,24 @@ class LogReading:
             found = self.replica.log.read(offset, slice_bytes, end).data
             return b"" if found is None else found.read()
         except (StorageError, OSError, EOFError) as e:
-            self._complain(offset, str(e))
+            self._damaged(offset, str(e))
             return b""
 
     def _batches(self, data: bytes, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        expected = offset
         try:
-            yield from iter_batches(data)
+            for position, header in iter_batches(data):
+                expected = max(expected, header.next_offset)
+                yield position, header
         except DecodeError as e:
-            self._complain(offset, f"behind this offset: {e}")
+            self._damaged(expected, str(e))
 
     def _take_in(self, data: bytes, position: int, header: BatchHeader) -> int:
         """Hand a batch's records on; how many it had, at least 1."""
         try:
             if not check_crc(data, position, header):
-                raise DecodeError("the CRC of the batch does not match")
+                self._damaged(header.base_offset, "the CRC of the batch does not match")
+                return 1
             if header.control and self._transactions is None:
                 return 1
             # A control batch may have lost its record to compaction: it says nothing any more.
@@ -177,6 +198,17 @@ class LogReading:
         else:
             self._apply(record.key, record.value)
         self.loaded.records += 1
+
+    def _damaged(self, offset: int, why: str) -> None:
+        """
+        Batches from an offset on are damaged.
+
+        :raises _Suspected: for the first time: they may be repaired.
+        """
+        if offset not in self._suspected:
+            self._suspected.add(offset)
+            raise _Suspected(offset)
+        self._complain(offset, why)
 
     def _complain(self, offset: int, why: str) -> None:
         self.loaded.skipped += 1

@@ -20,6 +20,7 @@ from logbus.errors import ApiError, StorageError
 from logbus.storage.directory import LogDirectory
 from logbus.storage.istorage import IDeletePolicy, IDisk, Lane
 from logbus.storage.log import Log
+from logbus.storage.segment import Segment
 from logbus.storage.settings import StorageSettings
 from logbus.timers import Timers
 
@@ -35,7 +36,8 @@ class Housekeeping:
     """
     Retention, checkpoints, expiry of producers, flushes by time, delayed deletion; the owner of managed logs.
 
-    :ivar timers: all of it, and the cleaner, wait on one timer.
+    :ivar timers: all of it, and the cleaner and the scrubber, wait on one timer.
+    :ivar suspicion: told of segments that may be damaged.
     """
 
     _directories: Sequence[LogDirectory]
@@ -46,6 +48,7 @@ class Housekeeping:
     _high_watermark_of: Callable[[Log], int] = field(kw_only=True)
     _measure_space: Callable[[], None] = field(default=lambda: None, kw_only=True)
     timers: Timers = field(init=False)
+    suspicion: Callable[[Log, Segment], object] = field(default=lambda log, segment: None, init=False)
     _touched: set[Log] = field(factory=set, init=False)
     _points_due: set[IDisk] = field(factory=set, init=False)
     _believed_ms: float = field(init=False)
@@ -120,6 +123,10 @@ class Housekeeping:
         for directory in self._directories:
             if directory.disk in due and directory.is_online:
                 self._watch(directory.checkpoint_recovery_points(), "recovery points")
+
+    def suspected(self, log: Log, segment: Segment) -> None:
+        """Have a segment checked."""
+        self.suspicion(log, segment)
 
     def remove_later(self, log: Log, paths: list[str]) -> None:
         """Remove files after ``file.delete.delay.ms``."""

@@ -165,6 +165,8 @@ class Log:
     def restored(self, segments: tuple[Segment, ...], start_offset: int, end_offset: int, flushed: int) -> None:
         """Take over what recovery, or a clean shutdown's marker, says of the log."""
         self.segments = segments
+        for segment in segments:
+            segment.on_damage = self.suspected
         self.log_start_offset = max(start_offset, segments[0].base_offset)
         self.log_end_offset = end_offset
         self.flushed_end_offset = flushed
@@ -172,7 +174,13 @@ class Log:
 
     def new_segment(self, base_offset: int) -> Segment:
         """A segment that is not on disk yet, nor in the log."""
-        return Segment(self.disk, self.files, self.directory, base_offset, int(self.wall_clock() * 1000))
+        segment = Segment(self.disk, self.files, self.directory, base_offset, int(self.wall_clock() * 1000))
+        segment.on_damage = self.suspected
+        return segment
+
+    def suspected(self, segment: Segment) -> None:
+        """Something that is no batch was met in a segment: have it checked."""
+        self.owner.suspected(self, segment)
 
     @property
     def durability(self) -> Durability:
@@ -443,6 +451,23 @@ class Log:
         self._rolling.rolled()
         durability.rolled(old)
         return segment
+
+    def close_active_segment(self) -> None:
+        """
+        Begin a new segment at the log's end, without a look into the current one, which may be damaged.
+
+        :raises ApiError: there is no space for a new file; the log is as it was.
+        """
+        if self._durability is not None:
+            self.roll()
+        elif self.log_end_offset > self.segments[-1].base_offset:
+            # It was not written to since the log was opened: its indexes are whole, or made anew when needed.
+            old, segment = self.segments[-1], self.new_segment(self.log_end_offset)
+            segment.create()
+            if old.is_active:
+                old.seal()
+            self.segments = (*self.segments, segment)
+            self.unsynced_directories.add(self.directory)
 
     # -- Reading
 

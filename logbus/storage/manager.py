@@ -24,13 +24,16 @@ from logbus.model import TopicPartition
 from logbus.storage import checkpoints, names
 from logbus.storage.checkpoints import Meta
 from logbus.storage.cleaner import LogCleaner
+from logbus.storage.damage import DamageReports
 from logbus.storage.directory import LogDirectory
 from logbus.storage.files import FileCache
 from logbus.storage.housekeeping import Housekeeping
 from logbus.storage.istorage import IDeletePolicy, IDisk, Lane
 from logbus.storage.log import Log
+from logbus.storage.restorer import LogRestorer
 from logbus.storage.retention import TimeAndSize
-from logbus.storage.settings import CleanerSettings, StorageSettings
+from logbus.storage.scrubber import LogScrubber
+from logbus.storage.settings import CleanerSettings, ScrubSettings, StorageSettings
 from logbus.storage.space_monitor import SpaceMonitor
 
 
@@ -55,7 +58,8 @@ class LogManager:
     :ivar policy: decides what retention deletes.
     :ivar directory_failed: told of the partitions that went offline with a directory, and why.
     :ivar high_watermark_of: what of a log is committed; asked before retention, compaction and checkpoints.
-    :ivar cleaner_settings: asked before each round of the cleaner.
+    :ivar cleaner_settings: asked before each round of the cleaner; ``scrub_settings``: by the scrubber.
+    :ivar damage: what is damaged in the logs, as far as it was found.
     """
 
     disks: Sequence[IDisk]
@@ -68,11 +72,15 @@ class LogManager:
     directory_failed: Callable[[Sequence[TopicPartition], str], None] = field(default=_nobody, kw_only=True)
     high_watermark_of: Callable[[Log], int] = field(default=_as_it_says, kw_only=True)
     cleaner_settings: Callable[[], CleanerSettings] = field(default=CleanerSettings, kw_only=True)
+    scrub_settings: Callable[[], ScrubSettings] = field(default=ScrubSettings, kw_only=True)
+    damage: DamageReports = field(factory=DamageReports, init=False)
     files: FileCache = field(init=False)
     directories: list[LogDirectory] = field(init=False)
     housekeeping: Housekeeping = field(init=False)
     cleaner: LogCleaner = field(init=False)
     space: SpaceMonitor = field(init=False)
+    scrubber: LogScrubber = field(init=False)
+    restorer: LogRestorer = field(init=False)
     _creating: dict[TopicPartition, list[Deferred[Log]]] = field(factory=dict, init=False)
     _log = Logger()
 
@@ -114,6 +122,18 @@ class LogManager:
             self.high_watermark_of,
             self.cleaner_settings,
         )
+
+    @scrubber.default
+    def _checks(self) -> LogScrubber:
+        scrubber = LogScrubber(
+            self.directories, self.housekeeping.timers, self.damage, self.jitter, self.scrub_settings
+        )
+        self.housekeeping.suspicion = scrubber.suspect
+        return scrubber
+
+    @restorer.default
+    def _repairs(self) -> LogRestorer:
+        return LogRestorer(self.directories, self.housekeeping.timers, self.cleaner, self.damage)
 
     def _new_log(self, partition: TopicPartition, disk: IDisk, directory: str) -> Log:
         return Log(
@@ -251,12 +271,15 @@ class LogManager:
                 directory.remember_boot().addErrback(self._not_remembered, directory)
         self.housekeeping.start()
         self.cleaner.start()
+        self.scrubber.start()
 
     def close(self) -> Deferred[None]:
         """Sync and close all logs, and leave the markers of a clean stop."""
         return Deferred.fromCoroutine(self._close())
 
     async def _close(self) -> None:
+        await self.scrubber.stop()
+        await self.restorer.stop()
         await self.cleaner.stop()
         self.housekeeping.stop()
         for log in self:
@@ -353,9 +376,10 @@ class LogManager:
 
     async def _truncate(self, offsets: Mapping[TopicPartition, int]) -> None:
         logs = [log for directory in self.directories for tp in offsets if (log := directory.logs.get(tp)) is not None]
-        with self.cleaner.paused(logs) as off:
-            # What it put in place later would bring back what is cut now.
-            await off
+        with self.cleaner.paused(logs) as cleaner_off, self.restorer.paused(logs) as restorer_off:
+            # What they put in place later would bring back what is cut now.
+            await restorer_off
+            await cleaner_off
             await self._cut(offsets)
 
     async def _cut(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -397,8 +421,9 @@ class LogManager:
         log = self.get(partition)
         if log is None:
             return
-        with self.cleaner.paused([log]) as off:
-            await off
+        with self.cleaner.paused([log]) as cleaner_off, self.restorer.paused([log]) as restorer_off:
+            await restorer_off
+            await cleaner_off
             # First the records go, as in any truncation; then an empty log moves on.
             start = log.log_start_offset
             await self._cut({partition: min(offset, log.segments[0].base_offset)})

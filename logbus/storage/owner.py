@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from logbus.storage.log import Log
+    from logbus.storage.segment import Segment
 
 
 class LogOwner(Protocol):
@@ -25,6 +26,9 @@ class LogOwner(Protocol):
     def remove_later(self, log: Log, paths: list[str]) -> None:
         """Files that are not the log's any more, and may go once nobody can be reading them."""
 
+    def suspected(self, log: Log, segment: Segment) -> None:
+        """Something that is no batch was met in a segment, which may be damaged."""
+
 
 class Alone:
     """The owner of a log that nobody manages: files go when they are not needed."""
@@ -37,6 +41,9 @@ class Alone:
 
     def written_back(self, log: Log) -> None:
         """Nobody puts down recovery points."""
+
+    def suspected(self, log: Log, segment: Segment) -> None:
+        """Nobody looks into it."""
 
     def remove_later(self, log: Log, paths: list[str]) -> None:
         """At once, then."""

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from attrs import define, field
 from twisted.logger import Logger
 
-from logbus.errors import ApiError, DecodeError
+from logbus.errors import ApiError, DecodeError, StorageError
 from logbus.model import NO_EPOCH
 from logbus.records.batch import HEADER_SIZE, MAGIC, Marker, batch_problem, read_header
 from logbus.records.header import CONTROL_BIT
@@ -125,8 +125,7 @@ async def recover(log: Log, recovery_point: int, start_offset: int, progress: Pr
     has_history = log.epochs.latest != NO_EPOCH
     epochs_from = recovery_point if has_history else scan_from
     first = max(0, bisect_right(bases, scan_from) - 1)
-    for segment in segments[:first]:
-        await _check_older(log, segment, progress)
+    suspected = [segment for segment in segments[:first] if not await _check_older(log, segment, progress)]
 
     kept = segments[:first]
     end = bases[first]
@@ -160,6 +159,8 @@ async def recover(log: Log, recovery_point: int, start_offset: int, progress: Pr
         log.epochs = relearn_epochs(kept)
     log.epochs.truncate_end(end)
     log.restored(tuple(kept), min(start_offset, end), end, min(recovery_point, end))
+    for segment in suspected:
+        log.suspected(segment)
     # Nobody knows what of the names was synced.
     log.unsynced_directories |= {log.directory, ""}
 
@@ -192,8 +193,14 @@ async def _save_aborted(log: Log, rebuilt: list[Segment]) -> None:
         await log.disk.submit(Lane.BACKGROUND, sync_all, log.disk, (), files, [log.directory])
 
 
-async def _check_older(log: Log, segment: Segment, progress: Progress) -> None:
-    """A segment wholly below the recovery point: only its indexes can be missing or stale."""
+async def _check_older(log: Log, segment: Segment, progress: Progress) -> bool:
+    """
+    A segment wholly below the recovery point: its indexes can be missing or stale.
+
+    :returns: False if damage was met: that is no reason to stop, as the other records are served, and it may be
+        repaired.
+    """
+    whole = True
     reindexing: Reindexing | None = None
     try:
         segment.open_indexes()
@@ -205,15 +212,23 @@ async def _check_older(log: Log, segment: Segment, progress: Progress) -> None:
         if segment.reindexing is None:
             raise
         reindexing = segment.reindexing
+    except StorageError:
+        if log.disk.failure is not None:
+            raise
+        whole = False
     if reindexing is not None:
         await reindexing.finished()
         if reindexing.problem is not None:
-            raise reindexing.problem
+            if log.disk.failure is not None:
+                raise reindexing.problem
+            # The indexes go as far as the damage.
+            whole = False
         indexes = [file.get() for file in segment.save_indexes()]
         await log.disk.submit(Lane.BACKGROUND, sync_all, log.disk, (), indexes, ())
-    if segment.times.last is not None:
+    if whole and segment.times.last is not None:
         segment.max_timestamp, relative = segment.times.last
         segment.max_timestamp_offset = segment.base_offset + relative
+    return whole
 
 
 async def _cut(log: Log, scan: _Scan, behind: list[Segment], problem: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
 
 from twisted.logger import Logger
@@ -48,6 +48,7 @@ class Segment:
     :ivar created_ms: when it was begun, for logs whose records carry no time.
     :ivar first_timestamp: largest timestamp of its first batch, for rolling by age; -1 if unknown.
     :ivar reindexing: what makes the indexes anew, while it does.
+    :ivar on_damage: told when something that is no batch was met, where batches are; a stale index may be the reason.
     :ivar indexed_size: bytes before the batch that the last index entry stands for, inclusive.
     """
 
@@ -67,6 +68,7 @@ class Segment:
         "log",
         "max_timestamp",
         "max_timestamp_offset",
+        "on_damage",
         "reindexing",
         "size",
         "suffix",
@@ -98,6 +100,7 @@ class Segment:
         self._times: TimeIndex | None = None
         self._aborted: TransactionIndex | None = None
         self.reindexing: Reindexing | None = None
+        self.on_damage: Callable[[Segment], object] | None = None
         # Last offsets and positions of the newest batches, for readers at the end of the log.
         self._recent_last = _NONE
         self._recent_position = _NONE
@@ -347,6 +350,11 @@ class Segment:
         for suffix in (names.OFFSET_INDEX, names.TIME_INDEX):
             self.disk.unlink(self.path(suffix))
 
+    @property
+    def is_active(self) -> bool:
+        """Whether its indexes are held in memory, to be added to."""
+        return self._recent_floor != _NEVER
+
     def _start_recent(self, floor: int) -> None:
         self._recent_last = array("q")
         self._recent_position = array("q")
@@ -471,7 +479,9 @@ class Segment:
         return hop(self.log.get(), position, self.size if end is None else end, self.damaged)
 
     def damaged(self, position: int, what: str) -> StorageError:
-        """The error for something at ``position`` that is no batch."""
+        """The error for something at ``position`` that is no batch; whoever keeps the log is told."""
+        if self.on_damage is not None:
+            self.on_damage(self)
         return StorageError(f"{self.disk.root}/{self.log.path} is damaged at byte {position}: {what}")
 
     def find(self, offset: int) -> int:

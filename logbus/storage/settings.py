@@ -51,3 +51,16 @@ class CleanerSettings:
     backoff_ms: int = 15_000
     dedupe_buffer_size: int = 128 * 1024 * 1024
     max_bytes_per_second: float = float("inf")
+
+
+@frozen
+class ScrubSettings:
+    """
+    The ``log.scrub.*`` keys of the broker.
+
+    :ivar interval_ms: from the end of one round to the beginning of the next; negative: no rounds.
+    :ivar max_bytes_per_second: of a round.
+    """
+
+    interval_ms: int = 604_800_000
+    max_bytes_per_second: float = 4 * 1024 * 1024

@@ -91,6 +91,7 @@ async def swap(log: Log, old: Sequence[Segment], new: Segment) -> None:
         raise
     try:
         at = log.segments.index(old[0])
+        new.on_damage = log.suspected
         log.segments = (*log.segments[:at], new, *log.segments[at + len(old) :])
         discard(log, old, SEGMENT_KINDS)
         await disk.submit(Lane.BACKGROUND, disk.sync_directory, log.directory)

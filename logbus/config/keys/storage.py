@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from logbus.config.key import Key
 from logbus.config.keys.declare import CLUSTER, boolean, choice, decimal, int32, int64, same, text, times
 from logbus.config.kinds import INT_MAX, LONG_MAX, ConfigType, integer, optional
@@ -159,6 +161,22 @@ LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS = int32(
     MINUTE_MS,
     "Milliseconds between two writings of the log start offsets.",
     at_least=1,
+)
+
+LOG_SCRUB_INTERVAL_MS = int64(
+    "log.scrub.interval.ms",
+    7 * 24 * HOUR_MS,
+    "Milliseconds from the end of one check of all closed segments for damage to the beginning of the next; -1: none.",
+    at_least=-1,
+    dynamic=CLUSTER,
+)
+LOG_SCRUB_IO_MAX_BYTES_PER_SECOND = decimal(
+    "log.scrub.io.max.bytes.per.second",
+    4.0 * 1024 * 1024,
+    "Bytes a second that the check of closed segments for damage reads at most.",
+    at_least=1.0,
+    at_most=sys.float_info.max,
+    dynamic=CLUSTER,
 )
 
 LOG_MESSAGE_TIMESTAMP_TYPE = choice(

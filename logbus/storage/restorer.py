@@ -1,0 +1,138 @@
+"""
+Repairs of logs on this broker: one at a time, with the cleaner off the log, and before any truncation of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+
+from attrs import define, field
+from twisted.internet.defer import Deferred, succeed
+
+from logbus.storage.cleaner import LogCleaner
+from logbus.storage.damage import Damage, DamageReports
+from logbus.storage.directory import LogDirectory
+from logbus.storage.log import Log
+from logbus.storage.pace import Pace
+from logbus.storage.restoration import BatchSource, Restoration, extent
+from logbus.storage.swap import Abandoned, HalfDone
+from logbus.timers import Timers
+
+
+@define(eq=False)
+class LogRestorer:
+    """
+    Replaces damaged segments by what another replica has.
+
+    :ivar reports: what is damaged; told of what is repaired.
+    :ivar read_bytes: of other replicas, so far.
+    """
+
+    _directories: Sequence[LogDirectory]
+    _timers: Timers
+    _cleaner: LogCleaner
+    reports: DamageReports
+    read_bytes: int = field(default=0, init=False)
+    _current: Log | None = field(default=None, init=False)
+    _restoration: Restoration | None = field(default=None, init=False)
+    _paused: list[Log] = field(factory=list, init=False)
+    _stopped: bool = field(default=False, init=False)
+    _idle: list[Deferred[None]] = field(factory=list, init=False)
+    _pace: Pace = field(init=False)
+
+    @_pace.default
+    def _our_pace(self) -> Pace:
+        return Pace(self._timers)
+
+    def stop(self) -> Deferred[None]:
+        """Give up what is being repaired; fires when nothing is. A swap that has begun is finished first."""
+        self._stopped = True
+        self._hurry()
+        return self._until_idle()
+
+    def _hurry(self) -> None:
+        if self._restoration is not None:
+            self._restoration.hurry()
+
+    def _until_idle(self) -> Deferred[None]:
+        if self._current is None:
+            return succeed(None)
+        idle: Deferred[None] = Deferred()
+        self._idle.append(idle)
+        return idle
+
+    @contextmanager
+    def paused(self, logs: Collection[Log]) -> Iterator[Deferred[None]]:
+        """
+        Repair none of some logs, which are about to change.
+
+        :returns: a context; its Deferred fires when none of them is being repaired.
+        """
+        self._paused += logs
+        try:
+            off: Deferred[None] = succeed(None)
+            if self._current in logs:
+                off = self._until_idle()
+                self._hurry()
+            yield off
+        finally:
+            for log in logs:
+                self._paused.remove(log)
+
+    async def restore(self, log: Log, damage: Damage, source: BatchSource, broker_id: int) -> None:
+        """
+        Replace a damaged segment, and with it those that it must be replaced with (:func:`.extent`).
+
+        :param broker_id: of the replica that ``source`` reads from.
+        :raises LogbusError: as :meth:`.Restoration.run`; nothing was replaced.
+        """
+        is_stopped: Callable[[], bool] = lambda: self._stopped or log in self._paused  # noqa: E731
+        if self._current is not None or is_stopped():
+            raise Abandoned(f"{log.partition}: not now")
+        self._current = log
+        try:
+            with self._cleaner.paused([log]) as off:
+                await off
+                await self._restore(log, damage, source, broker_id, is_stopped)
+        finally:
+            self._current = None
+            idle, self._idle = self._idle, []
+            for waiter in idle:
+                waiter.callback(None)
+
+    async def _restore(
+        self, log: Log, damage: Damage, source: BatchSource, broker_id: int, is_stopped: Callable[[], bool]
+    ) -> None:
+        segment = next((one for one in log.segments if one.base_offset == damage.base_offset), None)
+        if segment is None or log.is_closed:
+            raise Abandoned(f"{log.partition}: the damaged segment is gone")
+        if segment is log.segments[-1]:
+            log.close_active_segment()
+            if segment is log.segments[-1]:
+                raise Abandoned(f"{log.partition}: the damaged segment is empty")
+        old = extent(log, segment)
+        if log.cleaned_end_offset > old[0].base_offset:
+            # First: what is put here was not compacted together with what is here.
+            log.cleaned_end_offset = old[0].base_offset
+            for directory in self._directories:
+                if directory.disk is log.disk:
+                    await directory.checkpoint_cleaned_offsets()
+        restoration = self._restoration = Restoration(log, old, source, self._pace, is_stopped)
+        half_done = ""
+        try:
+            await restoration.run()
+        except HalfDone as error:
+            # The log is right; the names of its files are when it is opened next.
+            half_done = str(error)
+        finally:
+            self._restoration = None
+            self.read_bytes += restoration.read_bytes
+        replaced = {one.base_offset for one in old}
+        for known in self.reports.of(log):
+            if known.base_offset in replaced:
+                self.reports.resolve(log, known, broker_id)
+        if half_done:
+            self._cleaner.uncleanable[log] = half_done
+        else:
+            self._cleaner.uncleanable.pop(log, None)
