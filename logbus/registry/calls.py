@@ -11,7 +11,7 @@ from attrs import frozen
 
 from logbus.admin import strictjson
 from logbus.registry.entries import Entry
-from logbus.registry.errors import Code, RegistryRefusal
+from logbus.registry.errors import Code, RegistryRefusal, invalid_schema
 from logbus.registry.limits import Limits
 from logbus.registry.model import AVRO, Reference, Schema
 from logbus.registry.parsing import Check, Parsed, parse
@@ -159,8 +159,8 @@ class Call:
         if not name or len(name) > self.limits.name_length or not name.isprintable() or name.startswith(":."):
             raise RegistryRefusal(
                 Code.INVALID_SUBJECT,
-                f"The subject {name[:100]!r} cannot be one: a name has 1 to {self.limits.name_length} characters that "
-                "can be printed, and does not begin with ':.' (contexts are not supported)",
+                f"The specified subject {name[:100]!r} is not a valid one: a name has 1 to {self.limits.name_length} "
+                "characters that can be printed, and does not begin with ':.' (contexts are not supported)",
             )
         return name
 
@@ -173,18 +173,16 @@ class Call:
         body = self.request.json()
         text, schema_type = body.get("schema"), body.get("schemaType") or AVRO
         if not isinstance(text, str) or not text.strip():
-            raise RegistryRefusal(Code.INVALID_SCHEMA, "The body has no 'schema', which is the schema as a text")
+            raise invalid_schema("the body has no 'schema', which is the schema as a text")
         for name in ("metadata", "ruleSet"):
             if body.get(name):
                 raise RegistryRefusal(Code.UNPROCESSABLE, f"The body has {name!r}, which is not supported here")
         references = [] if body.get("references") is None else body["references"]
         if not isinstance(references, list) or len(references) > self.limits.references:
-            raise RegistryRefusal(
-                Code.INVALID_SCHEMA, f"The 'references' are no array of at most {self.limits.references}"
-            )
+            raise invalid_schema(f"the 'references' are no array of at most {self.limits.references}")
         told = tuple(self._reference(each) for each in references)
         if len({each.name for each in told}) != len(told):
-            raise RegistryRefusal(Code.INVALID_SCHEMA, "Two references have the same name")
+            raise invalid_schema("two references have the same name")
         return parse(text, str(schema_type), told, self.find, self.limits)
 
     def find(self, reference: Reference) -> Schema | None:
@@ -197,9 +195,7 @@ class Call:
                 if version == LATEST:
                     version = max(self.state.versions(subject), default=LATEST)
                 return Reference(name, subject, version)
-        raise RegistryRefusal(
-            Code.INVALID_SCHEMA, f"The reference {value!r:.200} does not have the form {{name, subject, version}}"
-        )
+        raise invalid_schema(f"the reference {value!r:.200} does not have the form {{name, subject, version}}")
 
 
 def version_number(told: str) -> int:
@@ -213,7 +209,8 @@ def version_number(told: str) -> int:
     if told.isdecimal() and told.isascii() and len(told) <= 10 and 0 < int(told) < 1 << 31:
         return int(told)
     raise RegistryRefusal(
-        Code.INVALID_VERSION, f"The version {told[:50]!r} is none: a version is a number from 1 on, or 'latest'"
+        Code.INVALID_VERSION,
+        f"The specified version {told[:50]!r} is not a valid version id: a number from 1 to 2147483647, or 'latest'",
     )
 
 

@@ -25,7 +25,7 @@ def delete_subject(call: Call, subject: str) -> Outcome:
     if not live and not permanent:
         raise RegistryRefusal(
             Code.SUBJECT_SOFT_DELETED,
-            f"Subject '{subject}' was soft deleted. Set permanent=true to delete permanently",
+            f"Subject '{subject}' was soft deleted.Set permanent=true to delete permanently",
         )
     if live and permanent:
         raise RegistryRefusal(
@@ -52,7 +52,7 @@ def delete_version(call: Call, subject: str, told: str) -> Outcome:
     if versions[number].deleted and not permanent:
         raise RegistryRefusal(
             Code.VERSION_SOFT_DELETED,
-            f"Subject '{subject}' Version {number} was soft deleted. Set permanent=true to delete permanently",
+            f"Subject '{subject}' Version {number} was soft deleted.Set permanent=true to delete permanently",
         )
     if permanent and not versions[number].deleted:
         raise RegistryRefusal(
@@ -92,6 +92,6 @@ def _check_unused(call: Call, subject: str, gone: Mapping[int, Version], permane
         if users:
             raise RegistryRefusal(
                 Code.REFERENCE_EXISTS,
-                f"Schemas rest on version {number} of subject '{subject}': those with the ids "
-                f"{', '.join(map(str, users[:10]))}; delete them first",
+                f"One or more references exist to the schema of subject '{subject}', version {number}: from schemas "
+                f"with the ids {', '.join(map(str, users[:10]))}; delete these first",
             )

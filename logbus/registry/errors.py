@@ -1,7 +1,9 @@
 """
 Refusals, with the numbers that the clients of Confluent's registry know.
 
-The first three digits are the HTTP status (docs.confluent.io, "Schema Registry API Reference").
+The first three digits are the HTTP status (docs.confluent.io, "Schema Registry API Reference"). Some clients look at
+the messages, too: so these begin as those of Confluent's registry do, to the letter where a client compares the whole,
+and go on with what is wrong.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def register(call: Call, subject: str) -> Steps:
         if wrong:
             raise RegistryRefusal(
                 Code.INCOMPATIBLE_SCHEMA,
-                f"The schema is not compatible with what subject '{subject}' has, at level "
+                f'Schema being registered is incompatible with an earlier schema for subject "{subject}", at level '
                 f"{state.level(subject)}: {'; '.join(wrong)}",
             )
         chosen = known if known is not None else state.highest_id + 1

@@ -52,7 +52,7 @@ def put_config(call: Call, subject: str | None) -> Outcome:
     level = body.get("compatibility")
     if not isinstance(level, str) or level.upper() not in LEVELS:
         raise RegistryRefusal(
-            Code.INVALID_COMPATIBILITY, f"The compatibility {level!r:.50} is none; there are {', '.join(LEVELS)}"
+            Code.INVALID_COMPATIBILITY, f"Invalid compatibility level {level!r:.50}; there are {', '.join(LEVELS)}"
         )
     check_writable(call.state, subject)
     level = level.upper()
@@ -84,7 +84,7 @@ def put_mode(call: Call, subject: str | None) -> Outcome:
     _check_subject(call, subject, call.state.modes)
     mode = call.request.json().get("mode")
     if not isinstance(mode, str) or mode.upper() not in MODES:
-        raise RegistryRefusal(Code.INVALID_MODE, f"The mode {mode!r:.50} is none; there are {', '.join(MODES)}")
+        raise RegistryRefusal(Code.INVALID_MODE, f"Invalid mode {mode!r:.50}; there are {', '.join(MODES)}")
     mode = mode.upper()
     if mode == IMPORT and not call.request.flag("force") and call.state.mode(subject) != IMPORT:
         there = call.state.versions(subject) if subject is not None else call.state.subjects

@@ -67,7 +67,7 @@ class RegisterTests(RegistryCase):
             ([], 400, "no JSON object"),
             ({}, 42201, "no 'schema'"),
             ({"schema": {}}, 42201, "no 'schema'"),
-            ({"schema": "{"}, 42201, "not JSON"),
+            ({"schema": "{"}, 42201, "Invalid schema: it is not JSON"),
             ({"schema": '"int"', "schemaType": "PROTOBUF"}, 42201, "known are AVRO and JSON"),
             ({"schema": '"int"', "references": {}}, 42201, "no array"),
             ({"schema": '"int"', "references": [{"name": "x"}]}, 42201, "{name, subject, version}"),
@@ -113,6 +113,56 @@ class RegisterTests(RegistryCase):
                 self.assertEqual((status, found["error_code"]), (501, 501))
                 self.assertIn("pip install '.[registry]'", found["message"])
             self.ask("GET", "/schemas/ids/1")
+
+
+class MessageTests(RegistryCase):
+    """What clients of Confluent's registry, and its own tests, look for in messages."""
+
+    def message(self, *asked: Any, **query: Any) -> str:
+        status, found = self.registry.ask(*asked, **query)
+        self.assertGreaterEqual(status, 400)
+        return str(found["message"])
+
+    def test_begin_as_known(self) -> None:
+        """The words of that registry come first, then what is wrong here."""
+        self.register("a", ORDER)
+        self.register("b", GIFT, references=[])
+        where = "/subjects/a/versions"
+        for pattern, asked in (
+            (r"Invalid compatibility level 'odd'; there are NONE, ", ("PUT", "/config", {"compatibility": "odd"})),
+            (r"Invalid mode 'odd'; there are ", ("PUT", "/mode/a", {"mode": "odd"})),
+            (r"The specified version 'x' is not a valid version id: ", ("GET", f"{where}/x")),
+            (r"The specified version '0' is not a valid version id: ", ("DELETE", f"{where}/0")),
+            (r"The specified subject ':\.c:a' is not a valid", ("POST", "/subjects/:.c:a/versions", {"schema": "{}"})),
+            (r"Subject 'n' not found\.$", ("GET", "/subjects/n/versions")),
+            (r"Version 7 not found\.$", ("GET", f"{where}/7")),
+            (r"Schema 77 not found$", ("GET", "/schemas/ids/77")),
+            (r"Schema not found$", ("POST", "/subjects/a", {"schema": '"int"'})),
+            (r"Invalid schema: ", ("POST", where, {"schema": "{"})),
+            (r"Invalid schema: ", ("POST", where, {})),
+            (r"Invalid schema: ", ("POST", "/subjects/a", {"schema": '"int"', "references": {}})),
+        ):
+            self.assertRegex(self.message(*asked), f"^{pattern}")
+        refused = self.registry.register("a", PRICE)[1]["message"]
+        self.assertRegex(
+            refused,
+            r'^Schema being registered is incompatible with an earlier schema for subject "a", at level BACKWARD',
+        )
+
+    def test_deleted(self) -> None:
+        """A client compares the whole message to know that a subject was deleted before."""
+        self.register("a", ORDER)
+        self.register("a", GIFT)
+        delete = "DELETE", "/subjects/a"
+        self.assertEqual(
+            self.message(*delete, permanent=True), "Subject 'a' was not deleted first before being permanently deleted"
+        )
+        one = "DELETE", "/subjects/a/versions/1"
+        self.ask(*one)
+        said = "was soft deleted.Set permanent=true to delete permanently"
+        self.assertEqual(self.message(*one), f"Subject 'a' Version 1 {said}")
+        self.ask(*delete)
+        self.assertEqual(self.message(*delete), f"Subject 'a' {said}")
 
 
 class LookTests(RegistryCase):
