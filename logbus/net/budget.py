@@ -2,12 +2,12 @@
 Memory for requests, shared by all connections of a broker (Kafka's ``queued.max.request.bytes``).
 
 Memory is reserved as the bytes of a frame arrive, so what a peer announces costs nothing. A connection may hold as much
-as is still free after it, and an address three times as much: the dynamic thresholds of shared-memory switches
-(Choudhury and Hahne, 1998). The share of each shrinks as memory fills up, so a small frame always finds room beside
-large ones, however many there are.
+as is still free after it: the dynamic thresholds of shared-memory switches (Choudhury and Hahne, 1998). An address may
+hold three times as much, and its connections share that in the same way. The share of each shrinks as memory fills up,
+so a small frame always finds room beside large ones, however many there are, from the same address as well.
 
-Connections above their share wait, those that hold the least first. One of them at a time is given what its frame
-needs from beyond the total, where nobody else misses it: half frames cannot hold each other up. While somebody waits,
+Connections above their share wait, those whose frames lack the least first. Some of them are given what their frames
+lack from beyond the total, where nobody else misses it: half frames cannot hold each other up. While somebody waits,
 connections whose frames hardly move are closed.
 """
 
@@ -29,8 +29,17 @@ HOST_SHARE = 3
 SLOWEST = 16 * 1024
 """Bytes a second that a frame must bring while others wait for memory."""
 
+SLOWEST_BEYOND = 64 * 1024
+"""The same for a frame that is given memory from beyond the total."""
+
 PATIENCE = 3
 """Seconds that a frame may be slower than that."""
+
+BEYOND_SHARE = 16
+"""
+Frames that lack little may together have a sixteenth of the total beyond it (16 MB by default). Besides them one frame
+may lack any number of bytes.
+"""
 
 # Waiting connections looked at for one that fits, if the first in line are above the share of their address.
 _LOOKED_AT = 64
@@ -58,10 +67,19 @@ class Holder(Protocol):
 
 @define(eq=False, order=False)
 class _Waiter:
-    """A connection that waits for ``size`` more bytes."""
+    """A connection that waits for ``size`` more bytes, of ``missing`` that its frame lacks."""
 
     holder: Holder
     size: int
+    missing: int
+
+
+@define(eq=False)
+class _Beyond:
+    """What a frame was promised beyond its connection's share, and how much it has."""
+
+    promised: int
+    used: int = 0
 
 
 @define(eq=False)
@@ -69,7 +87,8 @@ class RequestBudget:
     """
     Bytes that all frames being received may take together.
 
-    The total is exceeded by one frame at most, and by what transports with memory of their own had received already.
+    The total is exceeded by a sixteenth and one frame at most, and by what transports with memory of their own had
+    received already.
 
     :ivar total: bytes (``queued.max.request.bytes``).
     :ivar clock: measures how quickly frames arrive while somebody waits; without it nobody is closed.
@@ -81,13 +100,15 @@ class RequestBudget:
     _used: int = field(default=0, init=False)
     _held: dict[Holder, int] = field(factory=dict, init=False)
     _by_host: Counter[str] = field(factory=Counter, init=False)
-    # Ordered by what each would hold, then by when it came.
+    # Ordered by what each one's frame lacks, then by when it came.
     _line: list[tuple[int, int, _Waiter]] = field(factory=list, init=False)
     _entries: dict[Holder, tuple[int, int, _Waiter]] = field(factory=dict, init=False)
     _numbers: count[int] = field(factory=count, init=False)
-    # The one that may go beyond its share, and how far it went.
-    _privileged: Holder | None = field(default=None, init=False)
-    _beyond: int = field(default=0, init=False)
+    # Those that may go beyond their share.
+    _beyond: dict[Holder, _Beyond] = field(factory=dict, init=False)
+    _used_beyond: int = field(default=0, init=False)
+    _promised: int = field(default=0, init=False)
+    _largest: Holder | None = field(default=None, init=False)
     _granting: bool = field(default=False, init=False)
     _timer: IDelayedCall | None = field(default=None, init=False)
     _seen: dict[Holder, tuple[tuple[int, int], int]] = field(factory=dict, init=False)
@@ -102,26 +123,27 @@ class RequestBudget:
         """Whether someone waits; then nobody keeps more than it needs."""
         return bool(self._line)
 
-    def reserve(self, holder: Holder, size: int) -> None:
+    def reserve(self, holder: Holder, size: int, missing: int) -> None:
         """
         Reserve ``size`` more bytes; ``holder`` hears of it by ``memory_granted``, at once if they are free.
 
         :param size: 0: wait until what is held already is within the connection's share.
+        :param missing: bytes of memory that the frame lacks to be complete, ``size`` included.
         """
         if self._fits(holder, size):
             self._put(holder, size)
-        elif holder is self._privileged:
-            self._put_beyond(size)
+        elif holder in self._beyond:
+            self._put_beyond(holder, size)
         else:
-            self._wait(holder, size)
+            self._wait(_Waiter(holder, size, max(size, missing)))
             return
         holder.memory_granted(size)
 
-    def _wait(self, holder: Holder, size: int) -> None:
+    def _wait(self, waiter: _Waiter) -> None:
         was_short = self.short
-        entry = (self._held.get(holder, 0) + size, next(self._numbers), _Waiter(holder, size))
+        entry = (waiter.missing, next(self._numbers), waiter)
         insort(self._line, entry)
-        self._entries[holder] = entry
+        self._entries[waiter.holder] = entry
         if not was_short:
             self._look_later()
             # What connections keep for their next frame may be enough. From now on none keeps any.
@@ -148,7 +170,7 @@ class RequestBudget:
         """
         held = self._held.get(holder, 0)
         size = held if size is None else min(size, held)
-        if not size and holder is not self._privileged:
+        if not size and holder not in self._beyond:
             return
         self._end_privilege(holder)
         if size == held:
@@ -166,34 +188,55 @@ class RequestBudget:
         self._grant()
 
     def _fits(self, holder: Holder, size: int) -> bool:
-        free = self.total - (self._used - self._beyond) - size
-        if self._held.get(holder, 0) + size > free:
+        share = self._held.get(holder, 0) + size
+        free = self.total - (self._used - self._used_beyond) - size
+        if share > free:
             return False
         host = holder.host
         if not host:
             return True
-        beyond = self._beyond if self._privileged is not None and self._privileged.host == host else 0
-        return self._by_host[host] - beyond + size <= HOST_SHARE * free
+        return share <= HOST_SHARE * free - (self._by_host[host] + size)
 
     def _put(self, holder: Holder, size: int) -> None:
         if size:
             self._held[holder] = self._held.get(holder, 0) + size
             self._count(holder, size)
 
-    def _put_beyond(self, size: int) -> None:
-        assert self._privileged is not None, "one that goes beyond its share has the privilege to"
-        self._beyond += size
-        self._put(self._privileged, size)
+    def _put_beyond(self, holder: Holder, size: int) -> None:
+        self._beyond[holder].used += size
+        self._used_beyond += size
+        self._put(holder, size)
+        self._count_for_host(holder, -size)
+
+    def _begin_privilege(self, waiter: _Waiter) -> bool:
+        """Let a frame have what it lacks beyond the total, if there is room for it."""
+        if self._promised + waiter.missing <= self.total // BEYOND_SHARE:
+            self._promised += waiter.missing
+            self._beyond[waiter.holder] = _Beyond(waiter.missing)
+        elif self._largest is None:
+            self._largest = waiter.holder
+            self._beyond[waiter.holder] = _Beyond(0)
+        else:
+            return False
+        return True
 
     def _end_privilege(self, holder: Holder) -> None:
-        if holder is self._privileged:
-            self._privileged, self._beyond = None, 0
+        beyond = self._beyond.pop(holder, None)
+        if beyond is not None:
+            self._used_beyond -= beyond.used
+            self._promised -= beyond.promised
+            if holder is self._largest:
+                self._largest = None
+            self._count_for_host(holder, beyond.used)
 
     def _count(self, holder: Holder, size: int) -> None:
         self._used += size
         self.metrics.request_memory = self._used
+        self._count_for_host(holder, size)
+
+    def _count_for_host(self, holder: Holder, size: int) -> None:
         host = holder.host
-        if host:
+        if host and size:
             self._by_host[host] += size
             if not self._by_host[host]:
                 del self._by_host[host]
@@ -213,10 +256,8 @@ class RequestBudget:
                 waiter = self._next()
                 if waiter is not None:
                     self._put(waiter.holder, waiter.size)
-                elif self._privileged is None:
-                    waiter = self._line[0][2]
-                    self._privileged = waiter.holder
-                    self._put_beyond(waiter.size)
+                elif self._begin_privilege(waiter := self._line[0][2]):
+                    self._put_beyond(waiter.holder, waiter.size)
                 else:
                     return
                 self._leave_line(waiter.holder)
@@ -253,15 +294,16 @@ class RequestBudget:
             if progress is None:
                 continue
             (frames, size), seconds = seen.get(holder, ((-1, 0), 0))
-            seconds = seconds + 1 if progress[0] == frames and progress[1] < size + SLOWEST else 0
+            least = SLOWEST_BEYOND if holder in self._beyond else SLOWEST
+            seconds = seconds + 1 if progress[0] == frames and progress[1] < size + least else 0
             if seconds < PATIENCE:
                 self._seen[holder] = (progress, seconds)
             else:
                 slow.append(holder)
         for holder in slow:
             holder.evict(
-                f"memory for requests is short (queued.max.request.bytes), and its frame brought less than {SLOWEST} "
-                f"bytes a second for {PATIENCE} s"
+                "memory for requests is short (queued.max.request.bytes), and its frame brought too few bytes for "
+                f"{PATIENCE} s"
             )
             self.forget(holder)
         if self._line:

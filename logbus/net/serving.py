@@ -382,7 +382,7 @@ class KafkaServerProtocol(Protocol):
 
     def _wait_for_memory(self, size: int) -> None:
         self._stops |= _MEMORY
-        self._budget.reserve(self, size)
+        self._budget.reserve(self, size, self.frames.missing)
         if self._stops & _MEMORY:
             self._throttle()
 

@@ -35,10 +35,10 @@ class Connection:
     def evict(self, why: str) -> None:
         self.evicted = why
 
-    def holds(self, size: int) -> bool:
-        """Reserve ``size`` bytes; whether they were granted at once."""
+    def holds(self, size: int, missing: int = 0) -> bool:
+        """Reserve ``size`` bytes for a frame that lacks at least as many; whether they were granted at once."""
         before = len(self.granted)
-        self.budget.reserve(self, size)
+        self.budget.reserve(self, size, max(size, missing))
         return len(self.granted) > before
 
 
@@ -97,6 +97,16 @@ class ShareTests(SynchronousTestCase):
         self.assertLessEqual(self.budget.used, 750)
         self.assertTrue(self.connection("10.0.0.2").holds(100))
 
+    def test_the_connections_of_an_address_leave_room_for_each_other(self) -> None:
+        """
+        Greedy ones behind one address do not take all of its share: whoever shares it with them is served.
+        """
+        for _ in range(8):
+            greedy = self.connection()
+            while self.budget.try_reserve(greedy, 1):
+                pass
+        self.assertTrue(self.connection().holds(2))
+
     def test_sockets_without_an_address_have_no_share_in_common(self) -> None:
         """
         UNIX sockets count one by one.
@@ -107,9 +117,9 @@ class ShareTests(SynchronousTestCase):
                 self.budget.try_reserve(each, 1)
         self.assertGreater(self.budget.used, 850)
 
-    def test_those_that_hold_least_are_served_first(self) -> None:
+    def test_those_that_lack_least_are_served_first(self) -> None:
         """
-        Who waits with less does not wait for who waits with more, whoever came first.
+        Whose frame lacks less does not wait for whose frame lacks more, whoever came first.
         """
         privileged, one, two, large, small = (self.connection(f"10.0.0.{number}") for number in range(5))
         self.assertTrue(privileged.holds(2000))
@@ -135,6 +145,20 @@ class ShareTests(SynchronousTestCase):
         for _ in range(6):
             self.assertTrue(two.holds(400))
 
+    def test_frames_that_lack_little_do_not_wait_for_a_large_one(self) -> None:
+        """
+        While a large frame has memory from beyond the total, and as long as it likes, small ones are completed.
+        """
+        large = self.connection("10.0.1.1")
+        self.assertTrue(large.holds(450))
+        self.assertTrue(large.holds(100, missing=5000))
+        crowd = [self.connection(f"10.0.0.{number}") for number in range(20)]
+        for each in crowd:
+            self.budget.charge(each, 50)
+        self.assertEqual([each.holds(30) for each in crowd], [True, True] + [False] * 18)
+        self.budget.release(crowd[0])
+        self.assertEqual(crowd[2].granted, [30])
+
     def test_the_privilege_ends_with_the_frame(self) -> None:
         """
         One that has its frame and keeps its memory, for the next, lets another go beyond its share.
@@ -151,9 +175,9 @@ class ShareTests(SynchronousTestCase):
         """
         crowd = [self.connection(f"10.0.0.{number}") for number in range(50)]
         for each in crowd:
-            self.budget.reserve(each, 15)
+            self.budget.reserve(each, 15, 515)
         for each in crowd:
-            self.budget.reserve(each, 500)
+            self.budget.reserve(each, 500, 500)
         for _ in range(50):
             for each in crowd:
                 if len(each.granted) == 2:
@@ -178,10 +202,10 @@ class ShareTests(SynchronousTestCase):
         """
         one, two = self.connection("10.0.0.1"), self.connection("10.0.0.2")
         self.budget.charge(one, 700)
-        self.assertTrue(one.holds(0))
+        self.assertTrue(one.holds(0, missing=900))
         self.budget.charge(two, 400)
         self.assertEqual(self.budget.used, 1100)
-        self.assertFalse(two.holds(0))
+        self.assertFalse(two.holds(0, missing=500))
         self.budget.release(one)
         self.assertEqual(two.granted, [0])
 
@@ -214,7 +238,7 @@ class ShareTests(SynchronousTestCase):
             is_waiting = len(connection.granted) < asked[index]
             if what == "r" and not is_waiting:
                 asked[index] += 1
-                budget.reserve(connection, size)
+                budget.reserve(connection, size, size)
             elif what == "f":
                 budget.forget(connection)
                 connection.granted.clear()
@@ -224,7 +248,7 @@ class ShareTests(SynchronousTestCase):
             elif not is_waiting:
                 budget.release(connection)
             self.assertEqual(budget.used, sum(budget._held.values()))
-            self.assertEqual(budget.used, sum(budget._by_host.values()))
+            self.assertEqual(budget.used, sum(budget._by_host.values()) + budget._used_beyond)
         for _ in range(10):
             for index, connection in enumerate(connections):
                 if len(connection.granted) == asked[index]:
