@@ -11,11 +11,11 @@ Only whole segments are cleaned, and never the active one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from logbus.config.topic import TopicConfig
 from logbus.storage.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
@@ -23,6 +23,11 @@ from logbus.storage.retention import SegmentView
 from logbus.storage.rolling import HasCount
 
 _NEVER = 2**62
+DELETE = "delete"
+MOST_IN_RUN = 100
+"""Segments that one may replace: the files of all of them are renamed in one turn of the reactor."""
+MOST_READ_IN_RUN = 16 * 1024 * 1024
+"""Bytes of segments that do not fit into one as they are: a cleaning that is given up loses the work of one run."""
 
 
 class CleanableSegment(SegmentView, Protocol):
@@ -119,30 +124,68 @@ def _is_young(segment: CleanableSegment, min_lag_ms: int, now_ms: int) -> bool:
     return youngest > now_ms - min_lag_ms
 
 
-def runs(segments: Sequence[S], following: int, config: TopicConfig) -> Iterator[tuple[S, ...]]:
+@define
+class Run(Generic[S]):
     """
-    Neighbours that become one segment, which stays within the topic's sizes: what is cleaned gets smaller, and would
-    lie about in ever more small files.
+    Neighbouring segments that become one, which stays within the topic's sizes: what is cleaned gets smaller, and would
+    lie about in ever more small files. Every file that is replaced costs several syncs, whatever its size.
 
-    :param segments: those to be cleaned, oldest first.
-    :param following: the base offset of the segment behind them.
+    Segments are added in order, each after what stays of those before it was written.
+
+    :ivar segments: those that were added.
     """
-    run: list[S] = []
-    size = entries = times = 0
-    ends = [*(segment.base_offset for segment in segments[1:]), following]
-    for segment, end in zip(segments, ends, strict=True):
-        size += segment.size
-        entries += segment.offsets.count
-        times += segment.times.count
-        if run and (
-            size > config.segment_bytes
-            or entries * OFFSET_ENTRY_SIZE > config.segment_index_bytes
-            or times * TIME_ENTRY_SIZE > config.segment_index_bytes
-            or end - 1 - run[0].base_offset > MAX_RELATIVE_OFFSET
+
+    _config: TopicConfig
+    segments: list[S] = field(factory=list, init=False)
+    _read: _Sizes = field(factory=lambda: _Sizes(0, 0, 0), init=False)
+
+    def add(self, segment: S, following: int, written: CleanableSegment) -> bool:
+        """
+        Add the next segment, if there is room for it.
+
+        :param following: the base offset of the segment behind it.
+        :param written: the new segment, with what stays of those that were added.
+        :returns: whether it was added; the first one is, whatever its size.
+        """
+        size = _Sizes.of(segment)
+        read = self._read.plus(size)
+        if self.segments and not (
+            len(self.segments) < MOST_IN_RUN
+            and following - 1 - self.segments[0].base_offset <= MAX_RELATIVE_OFFSET
+            # Either all of them fit as they are, or what is left of them does.
+            and (read.within(self._config) or self._fits_after(written, read, size))
         ):
-            yield tuple(run)
-            run = []
-            size, entries, times = segment.size, segment.offsets.count, segment.times.count
-        run.append(segment)
-    if run:
-        yield tuple(run)
+            return False
+        self.segments.append(segment)
+        self._read = read
+        return True
+
+    def _fits_after(self, written: CleanableSegment, read: _Sizes, size: _Sizes) -> bool:
+        # Where retention deletes by segments, old records would stay as long as the young ones beside them.
+        return (
+            DELETE not in self._config.cleanup_policy
+            and read.size <= MOST_READ_IN_RUN
+            and _Sizes.of(written).plus(size).within(self._config)
+        )
+
+
+class _Sizes(NamedTuple):
+    """What of a segment is limited: its bytes, and the entries of its indexes."""
+
+    size: int
+    entries: int
+    times: int
+
+    @classmethod
+    def of(cls, segment: CleanableSegment) -> _Sizes:
+        return cls(segment.size, segment.offsets.count, segment.times.count)
+
+    def plus(self, other: _Sizes) -> _Sizes:
+        return _Sizes(self.size + other.size, self.entries + other.entries, self.times + other.times)
+
+    def within(self, config: TopicConfig) -> bool:
+        return (
+            self.size <= config.segment_bytes
+            and self.entries * OFFSET_ENTRY_SIZE <= config.segment_index_bytes
+            and self.times * TIME_ENTRY_SIZE <= config.segment_index_bytes
+        )

@@ -17,7 +17,7 @@ from logbus.records.batch import HEADER_SIZE, BatchHeader, iter_batches, read_he
 from logbus.records.checksum import Buffer
 from logbus.storage import names
 from logbus.storage.aborted import Aborted
-from logbus.storage.cleanable import Cleanable, runs
+from logbus.storage.cleanable import Cleanable, Run
 from logbus.storage.compaction import Compaction, learn
 from logbus.storage.istorage import Lane
 from logbus.storage.keymap import ENTRY_SIZE, KeyMap
@@ -29,6 +29,8 @@ from logbus.storage.transactions import aborted_index, aborted_transactions
 
 CHUNK = 1024 * 1024
 """Bytes read at a time, and written at a time at most."""
+SMALL = 64 * 1024
+"""Bytes that are read at once if they are in memory."""
 _LARGEST = 2**31 - 1
 """Bytes that a segment can have: positions in its index are 32-bit numbers."""
 _SMALLEST_RECORD = 8
@@ -88,8 +90,10 @@ class Cleaning:
         )
         reached = [segment for segment in segments if segment.base_offset < self.end]
         following = log.segments[log.segments.index(reached[-1]) + 1].base_offset
-        for run in list(runs(reached, following, log.config)):
-            await self._replace(run)
+        ends = [*(segment.base_offset for segment in reached[1:]), following]
+        done = 0
+        while done < len(reached):
+            done += await self._replace(reached[done:], ends[done:])
 
     # -- The first pass
 
@@ -116,34 +120,42 @@ class Cleaning:
 
     # -- The second pass
 
-    async def _replace(self, run: tuple[Segment, ...]) -> None:
-        """Write what stays of neighbouring segments into one, and put that in their place, if anything changed."""
-        log, first = self.log, run[0]
-        self._check(run)
-        if not any(segment.size for segment in run):
-            return
+    async def _replace(self, segments: Sequence[Segment], ends: Sequence[int]) -> int:
+        """
+        Write what stays of the first of these segments into one, and put that in their place, if anything changed.
+
+        :param ends: where each ends.
+        :returns: how many these were.
+        """
+        log, first = self.log, segments[0]
+        self._check(segments[:1])
         new = Segment(log.disk, log.files, log.directory, first.base_offset, first.created_ms, names.CLEANED)
         remove(log, new)
         try:
             new.create()
             new.log.pinned = True
             before = self.compaction.changed
-            await self._thin(run, new)
+            run = await self._thin(segments, ends, new)
             new.seal()
         except BaseException:
             remove(log, new)
             raise
-        if self.compaction.changed > before or len(run) > 1:
+        if (self.compaction.changed > before or len(run) > 1) and any(segment.size for segment in run):
             await swap(log, run, new)
             self.written_bytes += new.size
             self.pace.begin()
         else:
             remove(log, new)
+        return len(run)
 
-    async def _thin(self, run: tuple[Segment, ...], new: Segment) -> None:
-        """Copy what stays."""
+    async def _thin(self, segments: Sequence[Segment], ends: Sequence[int], new: Segment) -> list[Segment]:
+        """Copy what stays of as many segments as have room in the new one; returns these."""
         compaction = self.compaction
-        for segment in run:
+        taken: Run[Segment] = Run(self.log.config)
+        run = taken.segments
+        for segment, end in zip(segments, ends, strict=True):
+            if not taken.add(segment, end, new):
+                break
             position = 0
             while position < segment.size:
                 data = await self._read(segment, position, run)
@@ -160,13 +172,14 @@ class Cleaning:
                         await self._rest(run)
                 self.pace.moved(out.write())
         out = _Output(new, self.log.config.index_interval_bytes)
-        if (end := compaction.end_of_run()) is not None:
-            out.add(end)
+        if (last := compaction.end_of_run()) is not None:
+            out.add(last)
         out.write()
         # Of those that ended before nothing is left: nobody need be told of them.
         for segment in run:
             for entry in aborted_index(self.log, segment).ending_from(compaction.end):
                 new.aborted.append(entry)
+        return run
 
     # -- Both
 
@@ -191,12 +204,17 @@ class Cleaning:
         return data
 
     async def _pread(self, segment: Segment, position: int, size: int, needed: Sequence[Segment]) -> bytes:
-        file, asked = segment.log.get(), self.pace.timers.clock.seconds()
-        data: bytes = await self.log.disk.submit(Lane.READ, file.pread, min(size, segment.size - position), position)
+        file, length = segment.log.get(), min(size, segment.size - position)
+        if length <= SMALL and file.is_cold(position, length) is False:
+            # The way to a lane and back costs more than the copy.
+            data = file.pread(length, position)
+        else:
+            asked = self.pace.timers.clock.seconds()
+            data = await self.log.disk.submit(Lane.READ, file.pread, length, position)
+            self.pace.waited(asked)
         self._check(needed)
         self.read_bytes += len(data)
         self.pace.moved(len(data))
-        self.pace.waited(asked)
         return data
 
     async def _rest(self, needed: Sequence[Segment]) -> None:

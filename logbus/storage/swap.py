@@ -13,7 +13,9 @@ Readers hold files, not names, and go on with what they have.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from operator import attrgetter
 
 from twisted.logger import Logger
 
@@ -25,6 +27,8 @@ from logbus.storage.istorage import IDisk, Lane
 from logbus.storage.log import Log
 from logbus.storage.segment import Segment
 from logbus.storage.shortening import SEGMENT_KINDS, discard
+
+_BASE_OFFSET = attrgetter("base_offset")
 
 _log = Logger()
 
@@ -45,9 +49,9 @@ def check_unchanged(log: Log, old: Sequence[Segment]) -> None:
     """
     if log.is_closed or log.disk.failure is not None:
         raise Abandoned(f"{log.partition} was closed")
-    sealed = log.segments[:-1]
-    first = next((i for i, segment in enumerate(sealed) if segment is old[0]), len(sealed))
-    if tuple(sealed[first : first + len(old)]) != tuple(old):
+    first = bisect_left(log.segments, old[0].base_offset, key=_BASE_OFFSET)
+    # The last one is not sealed.
+    if first + len(old) >= len(log.segments) or log.segments[first : first + len(old)] != tuple(old):
         raise Abandoned(f"{log.partition} was truncated, or its segments were deleted")
 
 

@@ -107,6 +107,11 @@ class CleanerCase(SynchronousTestCase):
         log.high_watermark = log.log_end_offset
         self.successResultOf(log.flush())
 
+    def evict(self) -> None:
+        """Have the log's segments read in a lane: they are not in memory."""
+        for segment in self.log.segments:
+            self.disk.evict(segment.log.path)
+
     def clean(self) -> None:
         """As much time as the cleaner sleeps between two looks."""
         self.clock.advance(self.cleaner_settings.backoff_ms / 1000)
@@ -434,6 +439,32 @@ class SwapTests(CleanerCase):
         self.assertEqual(self.manager.cleaner.cleanings, 2)
         self.assertIs(self.log.segments[0], first)
 
+    def test_small_segments(self) -> None:
+        """
+        What is left of many small segments becomes few, and is synced as few: a log of 456 records in segments of 200
+        bytes costs tens of syncs, not several for each of them.
+        """
+        self.log.configure(evolve(COMPACT, segment_bytes=200))
+        self.fill(456, keys=50)
+        before, expected = len(self.log.segments), state(self.log)
+        self.assertGreater(before, 200)
+        self.disk.done.clear()
+        self.clean()
+        self.assertEqual(state(self.log), expected)
+        self.assertEqual(self.manager.cleaner.cleanings, 1)
+        syncs = [op for op, _ in self.disk.done if op in ("sync", "sync-directory")]
+        # Each of the 25 to 30 segments that are left has three files and three changes of names.
+        self.assertLess(len(self.log.segments), 35)
+        self.assertLess(len(syncs), 200)
+
+    def test_small_segments_of_what_expires(self) -> None:
+        """Where retention deletes as well, segments are not put together beyond what they were: old records must go."""
+        self.log.configure(evolve(COMPACT, segment_bytes=200, cleanup_policy=frozenset({"compact", "delete"})))
+        self.fill(100, keys=5)
+        before = len(self.log.segments)
+        self.clean()
+        self.assertEqual(len(self.log.segments), before)
+
     def test_codecs(self) -> None:
         """Batches keep their codec."""
         for codec in Codec:
@@ -446,11 +477,14 @@ class SwapTests(CleanerCase):
     def test_appends_go_on(self) -> None:
         """Producers write while a log is cleaned, and segments roll."""
         self.fill()
+        self.evict()
         self.disk.held.add(Lane.READ)
         self.clean()
         for _ in range(100):
             self.fill(1)
-            self.assertEqual(self.disk.release(Lane.READ, 1), 1)
+            self.evict()
+            if not self.disk.release(Lane.READ, 1):
+                self.clean()
         self.let_go()
         self.assertGreater(self.manager.cleaner.cleanings, 1)
         values = {b"k%d" % (offset % 7): b"%d" % offset for offset in range(self.log.log_end_offset)}
@@ -462,6 +496,7 @@ class SwapTests(CleanerCase):
             self.end()
             self.begin()
             self.fill()
+            self.evict()
             self.disk.held.add(lane)
             self.clean()
             if self.disk.release(lane, turn) < turn or self.manager.cleaner.cleanings:
@@ -492,6 +527,7 @@ class SwapTests(CleanerCase):
     def test_paused(self) -> None:
         """Who truncates waits until the cleaner is off the log, and it stays off until he is done."""
         self.fill()
+        self.evict()
         self.disk.held.add(Lane.READ)
         self.clean()
         cut = self.manager.truncate({PARTITION: 58})
