@@ -94,7 +94,7 @@ from logbus.metrics import ReactorTicks, Registry
 from logbus.model import INTERNAL_TOPICS, Endpoint, TopicPartition
 from logbus.net.budget import RequestBudget
 from logbus.net.channel import Channel
-from logbus.net.limits import Complaints, ConnectionLedger
+from logbus.net.limits import Complaints
 from logbus.net.metrics import NetMetrics
 from logbus.net.protocol import KafkaServerFactory
 from logbus.net.time_slices import SliceScheduler
@@ -104,6 +104,7 @@ from logbus.routes import routes
 from logbus.services import OrderedService
 from logbus.settings import (
     cleaner_settings,
+    connection_ledger,
     connection_limits,
     fetch_settings,
     metadata_store,
@@ -317,7 +318,7 @@ class Broker(OrderedService):
         self.net_metrics = NetMetrics()
         self._limits = connection_limits(config)
         self._budget = RequestBudget(request_memory(config), self.net_metrics, reactor)
-        self._ledger = ConnectionLedger(self._limits)
+        self._ledger = connection_ledger(config, [at.name for at in listeners if at.protocol == "kafka"])
         self.complaints = Complaints(reactor.seconds)
         self.group_coordinator = GroupCoordinator(
             self.replicas, self.metadata, config, reactor, lambda: int(wall_clock() * 1000), self.random

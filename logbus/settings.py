@@ -5,7 +5,8 @@ What the packages want to know of the broker's configuration, in their own terms
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from logbus.config.key import Key
 from logbus.metastore.connectstring import ConnectString
 from logbus.metastore.embedded import FILE_NAME, EmbeddedStore
 from logbus.metastore.zookeeper import ZooKeeperStore
-from logbus.net.limits import ConnectionLimits
+from logbus.net.limits import ConnectionLedger, ConnectionLimits
 from logbus.storage.settings import CleanerSettings, ScrubSettings, StorageSettings
 
 
@@ -92,6 +93,34 @@ def most_open_files() -> int:
     """Half of the descriptors this process may have are for logs; the others are for connections."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(16, min(4096, soft // 2))
+
+
+def most_connections() -> int:
+    """Connections that leave enough of this process's descriptors for logs, HTTP, and what else it opens."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(16, soft - most_open_files() - min(256, soft // 4))
+
+
+def raise_descriptor_limit() -> None:
+    """Let this process open as many files as its user may (as a JVM does: ``-XX:+MaxFDLimit``)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and soft < hard:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def connection_ledger(config: ConfigView, listeners: Iterable[str]) -> ConnectionLedger:
+    """Counts the connections of these listeners; it follows the configuration."""
+    names = list(listeners)
+    ledger = ConnectionLedger(connection_limits(config), most_by_descriptors=most_connections())
+
+    def follow(view: ConfigView) -> None:
+        ledger.limits = connection_limits(view)
+        ledger.by_listener = {name: view.listener_get(name, keys.MAX_CONNECTIONS) for name in names}
+
+    follow(config)
+    config.subscribe((keys.MAX_CONNECTIONS, keys.MAX_CONNECTIONS_PER_IP, keys.MAX_CONNECTIONS_PER_IP_OVERRIDES), follow)
+    return ledger
 
 
 def connection_limits(config: ConfigView) -> ConnectionLimits:

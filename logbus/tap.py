@@ -291,7 +291,9 @@ class BrokerRunner(Service):
         from twisted.internet import reactor
 
         from logbus.broker import Broker
+        from logbus.settings import raise_descriptor_limit
 
+        raise_descriptor_limit()
         # Before any timer exists: a step of the wall clock must not move them.
         reactor.seconds = time.monotonic  # type: ignore[method-assign]
         self._signals = signals = ProcessSignals(reactor)

@@ -45,10 +45,20 @@ class ConnectionLimits:
 
 @define
 class ConnectionLedger:
-    """Counts connections by address. Connections without an address (UNIX sockets) have no limit per address."""
+    """
+    Counts connections by listener and by address (Kafka: ConnectionQuotas). Connections without an address (UNIX
+    sockets) have no limit per address.
+
+    :ivar limits: of all listeners together; may be replaced while connections are open.
+    :ivar by_listener: the most connections of some listeners (``listener.name.<name>.max.connections``); likewise.
+    :ivar most_by_descriptors: connections that the process has descriptors for, besides its files.
+    """
 
     limits: ConnectionLimits
+    by_listener: Mapping[str, int] = field(factory=dict)
+    most_by_descriptors: int = 2**31 - 1
     _by_host: Counter[str] = field(factory=Counter, init=False)
+    _by_listener: Counter[str] = field(factory=Counter, init=False)
     _total: int = field(default=0, init=False)
     _ids: Iterator[int] = field(factory=lambda: count(1), init=False)
 
@@ -57,9 +67,17 @@ class ConnectionLedger:
         """Connections open."""
         return self._total
 
-    def problem(self, host: str) -> str | None:
+    def problem(self, host: str, listener: str = "") -> str | None:
         """Say why one more connection from ``host`` is not admitted, or None if it is."""
         limits = self.limits
+        if self._total >= self.most_by_descriptors:
+            return (
+                f"{self._total} connections are open, and the process may not open files for more: raise its limit "
+                "(ulimit -n, LimitNOFILE)"
+            )
+        most = self.by_listener.get(listener)
+        if most is not None and self._by_listener[listener] >= most:
+            return f"{self._by_listener[listener]} connections of this listener are open; max.connections is {most}"
         if self._total >= limits.max_connections:
             return f"{self._total} connections are open; max.connections is {limits.max_connections}"
         most = limits.per_ip_overrides.get(host, limits.max_connections_per_ip)
@@ -67,15 +85,17 @@ class ConnectionLedger:
             return f"{self._by_host[host]} connections from this address are open; max.connections.per.ip is {most}"
         return None
 
-    def enter(self, host: str) -> int:
+    def enter(self, host: str, listener: str = "") -> int:
         """A connection from ``host`` was opened; returns a number of its own for it."""
         self._total += 1
+        self._by_listener[listener] += 1
         self._by_host[host] += 1
         return next(self._ids)
 
-    def leave(self, host: str) -> None:
+    def leave(self, host: str, listener: str = "") -> None:
         """A connection from ``host`` is gone."""
         self._total -= 1
+        self._by_listener[listener] -= 1
         self._by_host[host] -= 1
         if not self._by_host[host]:
             del self._by_host[host]

@@ -98,7 +98,7 @@ class KafkaServerFactory(Factory):
     def buildProtocol(self, addr: Any) -> KafkaServerProtocol | Refusal:
         """Admit a connection, or have it closed because there are too many."""
         host = getattr(addr, "host", "")
-        problem = self.ledger.problem(host)
+        problem = self.ledger.problem(host, self.listener)
         if problem is not None:
             self.metrics.connections_refused += 1
             if self.complaints.admit(host) is not None:
@@ -109,7 +109,7 @@ class KafkaServerFactory(Factory):
                     problem=problem,
                 )
             return Refusal(self.metrics)
-        number = self.ledger.enter(host)
+        number = self.ledger.enter(host, self.listener)
         port = getattr(addr, "port", 0)
         return KafkaServerProtocol(self, RequestContext(number, self.listener, host, port, scheduler=self.scheduler))
 
@@ -134,7 +134,7 @@ class KafkaServerFactory(Factory):
         """Forget a connection."""
         del self._connections[connection]
         self.metrics.connections_open -= 1
-        self.ledger.leave(connection.context.host)
+        self.ledger.leave(connection.context.host, self.listener)
         if not self._connections:
             drained, self._drained = self._drained, []
             for waiter in drained:

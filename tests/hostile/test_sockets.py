@@ -224,8 +224,9 @@ class Descriptors(unittest.TestCase):
         broker = Broker(in_process=False)
         self.addCleanup(broker.close)
         broker.launch()
-        resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (96, 96))
         broker.wait_ready()
+        # It would else take in no more connections than it has descriptors for.
+        resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (96, 96))
         with Peer(broker.bootstrap) as honest:
             self.assertEqual(honest.create("t"), 0)
             self.assertEqual(honest.produce(a_batch(b"1", timestamp=NOW_MS)), (0, 0))

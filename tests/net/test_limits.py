@@ -28,6 +28,25 @@ class LedgerTests(SynchronousTestCase):
         ledger.leave("10.0.0.1")
         self.assertIsNone(ledger.problem("10.0.0.1"))
 
+    def test_limits_of_listeners(self) -> None:
+        """
+        A listener may have a limit of its own, within that of all.
+        """
+        ledger = ConnectionLedger(ConnectionLimits(max_connections=3), {"clients": 1})
+        ledger.enter("10.0.0.1", "clients")
+        self.assertIn("of this listener are open; max.connections is 1", str(ledger.problem("10.0.0.1", "clients")))
+        self.assertIsNone(ledger.problem("10.0.0.1", "brokers"))
+        ledger.leave("10.0.0.1", "clients")
+        self.assertIsNone(ledger.problem("10.0.0.1", "clients"))
+
+    def test_descriptors(self) -> None:
+        """
+        There are no more connections than descriptors for them: logs need some, too.
+        """
+        ledger = ConnectionLedger(ConnectionLimits(), most_by_descriptors=1)
+        ledger.enter("10.0.0.1")
+        self.assertIn("LimitNOFILE", str(ledger.problem("10.0.0.2")))
+
     def test_no_address_no_limit_per_address(self) -> None:
         """
         Connections over UNIX sockets count in the total only.
