@@ -22,6 +22,7 @@ A Twisted-native client of Kafka-compatible brokers.
     serializers.py  bytes, text, JSON; avro.py with schema_registry.py, registry_http.py, webbody.py
     audit.py        an interceptor that counts; audit_events.py and audit_check.py are pure; audit_reading.py
     client_metrics.py  what clients count, for people and for Prometheus
+    options.py      checks of options and arguments
     retry.py        which failures are worth another attempt
     addresses.py    HOST:PORT
 
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from logbus.client.hands import RecordError
     from logbus.client.membership import CommitFailed, GroupListener, GroupOptions, MembershipFailed
     from logbus.client.offsets import EARLIEST, LATEST
+    from logbus.client.options import InvalidOption
     from logbus.client.partitioner import RoundRobin, Uniform
     from logbus.client.producer import Producer
     from logbus.client.producer_records import BufferFull, DeliveryFailed, ProducerRecord, RecordMetadata
@@ -103,6 +105,7 @@ __all__ = [
     "MembershipFailed",
     "MessageStream",
     "NewTopic",
+    "InvalidOption",
     "OutcomeUnknown",
     "Producer",
     "ProducerRecord",
@@ -150,6 +153,7 @@ _MODULES = {
     "MembershipFailed": "membership",
     "MessageStream": "connector",
     "NewTopic": "admin",
+    "InvalidOption": "options",
     "OutcomeUnknown": "transaction",
     "Producer": "producer",
     "ProducerRecord": "producer_records",

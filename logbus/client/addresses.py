@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from logbus.errors import ConfigError
 
 DEFAULT_PORT = 9092
 
 
-def parse_bootstrap(text: str) -> list[tuple[str, int]]:
+def parse_bootstrap(text: str | Iterable[str]) -> list[tuple[str, int]]:
     """
-    Read a comma-separated list of ``HOST[:PORT]``; the port is 9092 where none is given.
+    Read a list of ``HOST[:PORT]``, or one with commas between; the port is 9092 where none is given.
 
     :raises ConfigError: names the part that is no address.
     """
     addresses = []
+    if not isinstance(text, str):
+        is_list = isinstance(text, Iterable) and not isinstance(text, (bytes, Mapping))
+        parts: list[Any] = list(text) if is_list else [text]
+        for part in parts:
+            if not isinstance(part, str):
+                raise ConfigError(f"{part!r} is not an address of a broker; write HOST:PORT, such as '127.0.0.1:9092'")
+        text = ",".join(parts)
     for part in filter(None, (part.strip() for part in text.split(","))):
         host, colon, port = part.rpartition(":")
         if not colon or part.endswith("]"):

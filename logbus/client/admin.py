@@ -27,6 +27,8 @@ from logbus.client.cluster import Cluster, Node, Topic
 from logbus.client.configs import ConfigAdmin, ConfigEntry, ConfigSource, Resource, ResourceType, problem
 from logbus.client.groups import GroupAdmin
 from logbus.client.offsets import list_offsets
+from logbus.client.options import InvalidOption, checked, integer, seconds, shown, text
+from logbus.client.options import cluster as is_cluster
 from logbus.client.placement import PlacementAdmin, Reassignment
 from logbus.client.retry import api_error
 from logbus.client.transactions import TransactionAdmin
@@ -72,6 +74,12 @@ _DESCRIBE_CLUSTER = 60
 _ATTEMPTS = 5
 
 
+def _number_or_default(name: str, value: object) -> None:
+    if value == 0 and not isinstance(value, bool):
+        raise InvalidOption(f"{name} is 0; it is 1 or more, or -1 for the broker's default")
+    integer(name, value, -1)
+
+
 @frozen
 class NewTopic:
     """
@@ -82,9 +90,9 @@ class NewTopic:
     :ivar assignment: broker ids of the replicas of each partition, instead of the two numbers.
     """
 
-    name: str
-    partitions: int = -1
-    replication_factor: int = -1
+    name: str = field(validator=checked(text))
+    partitions: int = field(default=-1, validator=checked(_number_or_default))
+    replication_factor: int = field(default=-1, validator=checked(_number_or_default))
     configs: Mapping[str, str] = field(factory=dict)
     assignment: Sequence[Sequence[int]] | None = None
 
@@ -109,6 +117,8 @@ class AdminClient(ConfigAdmin, GroupAdmin, PlacementAdmin, TransactionAdmin):
     """
 
     def __init__(self, cluster: Cluster, *, timeout: float = 30.0) -> None:
+        is_cluster(cluster)
+        seconds("timeout", timeout, positive=True, is_sent=True)
         self._cluster = cluster
         self._timeout = timeout
 
@@ -120,6 +130,10 @@ class AdminClient(ConfigAdmin, GroupAdmin, PlacementAdmin, TransactionAdmin):
 
         :param validate_only: only say whether it would work.
         """
+        topics = list(topics)
+        for each in topics:
+            if not isinstance(each, NewTopic):
+                raise InvalidOption(f"{shown(each)} is no topic to create; give NewTopic('orders', partitions=3)")
         request = CreateTopicsRequest(
             topics=[
                 CreatableTopic(

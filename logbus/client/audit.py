@@ -170,7 +170,7 @@ class AuditInterceptor(ProducerInterceptor, ConsumerInterceptor):
             self._counts.count(metadata.topic, metadata.timestamp, failed=error is not None)
             self._counted()
 
-    def on_consume(self, records: Sequence[ConsumerRecord]) -> None:
+    def on_consume(self, records: Sequence[ConsumerRecord[Any, Any]]) -> None:
         """Records were consumed."""
         window_ms = self._counts.window_ms
         # Counted by C, for there may be many; as a window has few topics, few are left to be added up.

@@ -80,7 +80,7 @@ class ConsumerCounts(ConsumerInterceptor):
     batches: int = 0
     commits: int = 0
 
-    def on_consume(self, records: Sequence[ConsumerRecord]) -> None:
+    def on_consume(self, records: Sequence[ConsumerRecord[Any, Any]]) -> None:
         """Records were read."""
         self.records += len(records)
         self.batches += 1

@@ -18,6 +18,7 @@ from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
 from logbus.client.addresses import parse_bootstrap
+from logbus.client.options import InvalidOption, function, seconds, shown, text
 from logbus.client.retry import Backoff, Unreachable, api_error
 from logbus.client.topics import Node, Partition, Topic, newest, topic_of
 from logbus.errors import ApiError, ErrorCode, LogbusError
@@ -39,7 +40,7 @@ _NOT_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE
 class Cluster:
     """
     :param reactor: connects, and keeps time.
-    :param bootstrap: ``HOST:PORT``, or several with commas between; asked in order until one answers.
+    :param bootstrap: ``HOST:PORT``, or several in a list or with commas between; asked in order until one answers.
     :param client_id: what we call ourselves.
     :param timeout: seconds to wait for an answer.
     :param connect_timeout: seconds to wait for a connection.
@@ -50,13 +51,13 @@ class Cluster:
     :ivar nodes: the brokers, by id; empty until metadata were asked for.
     :ivar cluster_id: None until then.
     :ivar controller_id: −1 until then.
-    :raises ConfigError: ``bootstrap`` is not a list of addresses.
+    :raises ConfigError: ``bootstrap`` is not a list of addresses, or another option is wrong.
     """
 
     def __init__(
         self,
         reactor: Any,
-        bootstrap: str,
+        bootstrap: str | Iterable[str],
         *,
         client_id: str = "logbus",
         timeout: float = 30.0,
@@ -65,6 +66,15 @@ class Cluster:
         backoff: Backoff | None = None,
         endpoint: Callable[[str, int], IStreamClientEndpoint] | None = None,
     ) -> None:
+        if not callable(getattr(reactor, "callLater", None)):
+            raise InvalidOption(f"reactor is {shown(reactor)}; give twisted.internet.reactor")
+        text("client_id", client_id)
+        for name, value in (("timeout", timeout), ("connect_timeout", connect_timeout)):
+            seconds(name, value, positive=True)
+        seconds("patience", patience)
+        if not isinstance(backoff, Backoff | None):
+            raise InvalidOption(f"backoff is {shown(backoff)}; give logbus.client.retry.Backoff(first, most)")
+        function("endpoint", endpoint)
         self.reactor = reactor
         self.bootstrap = parse_bootstrap(bootstrap)
         self.nodes: Mapping[int, Node] = {}

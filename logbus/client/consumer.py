@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Generic
 
-from attrs import evolve
+from attrs import evolve, fields
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from logbus.client import options as check
 from logbus.client.cluster import Cluster
 from logbus.client.committing import Committer
 from logbus.client.deliveries import Deliveries
-from logbus.client.fetched import ConsumerRecord
+from logbus.client.fetched import ConsumerRecord, K, V
 from logbus.client.fetcher import Fetcher
 from logbus.client.following import Follower
 from logbus.client.groups import CommittedOffset
@@ -39,6 +40,7 @@ from logbus.client.membership import (
     Subscription,
     membership_of,
 )
+from logbus.client.membership.assignors import assignors_of
 from logbus.client.offsets import EARLIEST, LATEST
 from logbus.client.serializers import Deserializer
 from logbus.client.source import AtTime, Isolation, Position, Reset, reset_position
@@ -48,8 +50,10 @@ from logbus.model import TopicPartition
 __all__ = ["AtTime", "Consumer", "Isolation", "Position", "Reset"]
 
 
-class Consumer(OffsetLookups):
+class Consumer(OffsetLookups, Generic[K, V]):
     """
+    A consumer of records whose keys and values are of the types that its deserializers return, or ``bytes | None``.
+
     One loop reads a consumer. What is handed out last is *done* when more is asked for: that is what is committed by
     itself, so a record whose processing fails is read again.
 
@@ -70,6 +74,9 @@ class Consumer(OffsetLookups):
     :param max_partition_fetch_bytes: of one partition in it.
     :param queue_max_bytes: the most that is read ahead, of all partitions together, as it came over the network.
     :param options: of :class:`~logbus.client.membership.GroupOptions`.
+
+    :raises ConfigError: an option is wrong.
+    :raises TypeError: there is no such option, or none without a ``group_id``.
     """
 
     _log = Logger()
@@ -83,8 +90,8 @@ class Consumer(OffsetLookups):
         enable_auto_commit: bool = True,
         auto_commit_interval: float = 5.0,
         isolation_level: Isolation = "read_uncommitted",
-        key_deserializer: Deserializer | None = None,
-        value_deserializer: Deserializer | None = None,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
         interceptors: Sequence[ConsumerInterceptor] = (),
         client_rack: str | None = None,
         fetch_max_wait: float = 0.5,
@@ -94,13 +101,31 @@ class Consumer(OffsetLookups):
         queue_max_bytes: int = 32 * 1024 * 1024,
         **options: Any,
     ) -> None:
+        check.cluster(cluster)
+        check.choice("auto_offset_reset", auto_offset_reset, ("earliest", "latest", "none"))
+        check.choice("isolation_level", isolation_level, ("read_uncommitted", "read_committed"))
+        check.flag("enable_auto_commit", enable_auto_commit)
+        check.seconds("auto_commit_interval", auto_commit_interval, positive=True)
+        check.function("key_deserializer", key_deserializer)
+        check.function("value_deserializer", value_deserializer)
+        interceptors = check.objects("interceptors", interceptors, "on_consume")
+        check.text("client_rack", client_rack, optional=True)
+        check.seconds("fetch_max_wait", fetch_max_wait, is_sent=True)
+        check.integer("fetch_min_bytes", fetch_min_bytes, 0)
+        check.integer("fetch_max_bytes", fetch_max_bytes, 1)
+        check.integer("max_partition_fetch_bytes", max_partition_fetch_bytes, 1)
+        check.integer("queue_max_bytes", queue_max_bytes, 1, 2**63)
         super().__init__(cluster, isolation_level)
         self._reset: Reset = auto_offset_reset
         self._options: GroupOptions | None = None
         group = None
         if group_id is not None:
+            unknown = sorted(options.keys() - {each.name for each in fields(GroupOptions)})
+            if unknown:
+                raise TypeError(f"a consumer has no option {', '.join(unknown)}")
             options = {"client_rack": client_rack, **options}
             self._options = GroupOptions(group_id, **options)
+            assignors_of(self._options.assignors)
             group = GroupOffsets(cluster, group_id, self._options.request_timeout)
         elif options:
             raise TypeError(f"without a group_id there is no use for {', '.join(sorted(options))}")
@@ -143,7 +168,14 @@ class Consumer(OffsetLookups):
         :param partitions: with where to begin; without, that is where the group left off, or where
             ``auto_offset_reset`` leads.
         :raises LogbusError: the consumer subscribes to topics; or it is closed.
+        :raises ConfigError: something else was given.
         """
+        if isinstance(partitions, Mapping):
+            for each, position in partitions.items():
+                check.partition(each)
+                _check_position(each, position)
+        else:
+            partitions = check.partitions(partitions)
         if self._committer.membership is not None:
             raise LogbusError("the consumer subscribes to topics: await unsubscribe() before partitions are assigned")
         self._check_open()
@@ -172,6 +204,9 @@ class Consumer(OffsetLookups):
         self._check_open()
         if self._options is None:
             raise LogbusError("a consumer without a group cannot subscribe: give it a group_id, or assign partitions")
+        for name in ("on_assigned", "on_revoked", "on_lost", "on_failed"):
+            if listener is not None and (isinstance(listener, type) or not callable(getattr(listener, name, None))):
+                raise check.InvalidOption(f"listener is {check.shown(listener)}; give an instance of a GroupListener")
         wanted = Subscription.matching(topics.pattern) if isinstance(topics, re.Pattern) else Subscription.of(topics)
         wanted.among([])
         if self._handout.leaving:
@@ -227,19 +262,19 @@ class Consumer(OffsetLookups):
 
     # Records.
 
-    def __aiter__(self) -> Handout:
+    def __aiter__(self) -> Handout[K, V]:
         return self._handout
 
-    def __anext__(self) -> Coroutine[Deferred[Any], Any, ConsumerRecord]:
+    def __anext__(self) -> Coroutine[Deferred[Any], Any, ConsumerRecord[K, V]]:
         return self._handout.__anext__()
 
-    def batches(self) -> Batches:
+    def batches(self) -> Batches[K, V]:
         """``async for batch in consumer.batches()``: the records of one partition at a time, as they were read."""
         return Batches(self._handout)
 
     def poll(
         self, timeout: float | None = None, max_records: int = 500
-    ) -> Deferred[dict[TopicPartition, list[ConsumerRecord]]]:
+    ) -> Deferred[dict[TopicPartition, list[ConsumerRecord[K, V]]]]:
         """
         The next records, by partition.
 
@@ -253,8 +288,12 @@ class Consumer(OffsetLookups):
         :raises MembershipFailed: the group does not take us any more.
         """
 
-        async def poll() -> dict[TopicPartition, list[ConsumerRecord]]:
-            found: dict[TopicPartition, list[ConsumerRecord]] = {}
+        if timeout is not None:
+            check.seconds("timeout", timeout)
+        check.integer("max_records", max_records, 1)
+
+        async def poll() -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
+            found: dict[TopicPartition, list[ConsumerRecord[K, V]]] = {}
             left = max_records
             hand = await self._handout.next_hand(timeout)
             while hand is not None:
@@ -314,6 +353,8 @@ class Consumer(OffsetLookups):
         :param position: an offset, :data:`EARLIEST`, :data:`LATEST`, or :class:`AtTime`.
         :raises KeyError: the partition is not assigned.
         """
+        check.partition(partition)
+        _check_position(partition, position)
         self._fetcher.seek(partition, position)
         self._handout.let_go((partition,))
 
@@ -379,7 +420,7 @@ class Consumer(OffsetLookups):
         """
         return Deferred.fromCoroutine(self._close(done))
 
-    async def __aenter__(self) -> Consumer:
+    async def __aenter__(self) -> Consumer[K, V]:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
@@ -439,4 +480,14 @@ def _as_committed(
 ) -> dict[TopicPartition, CommittedOffset] | None:
     if offsets is None:
         return None
+    check.offsets(offsets)
     return {each: CommittedOffset(at) if isinstance(at, int) else at for each, at in offsets.items()}
+
+
+def _check_position(partition: TopicPartition, position: object) -> None:
+    if not isinstance(position, AtTime):
+        is_offset = isinstance(position, int) and not isinstance(position, bool)
+        if not is_offset or position < EARLIEST:  # type: ignore[operator]
+            raise check.InvalidOption(
+                f"the position of {partition} is {check.shown(position)}; it is an offset, EARLIEST, LATEST or AtTime"
+            )

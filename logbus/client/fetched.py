@@ -7,9 +7,10 @@ on the wire, however well it is compressed.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
 from attrs import define, field
+from typing_extensions import TypeVar
 
 from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.model import NO_EPOCH, TopicPartition
@@ -21,9 +22,14 @@ ENOUGH = 2000
 """Records to decode at a time, but whole batches."""
 
 
-class ConsumerRecord(NamedTuple):
+K = TypeVar("K", default=bytes | None)
+V = TypeVar("V", default=bytes | None)
+
+
+class ConsumerRecord(NamedTuple, Generic[K, V]):
     """
-    A record, and where it was read.
+    A record, and where it was read. ``ConsumerRecord`` alone means that there are no deserializers, and
+    ``ConsumerRecord[K, V]`` that keys and values are what deserializers made of them.
 
     :ivar timestamp: milliseconds since 1970; -1 is none.
     :ivar key: bytes, or what the consumer's deserializer made of them; None is no key.
@@ -35,14 +41,14 @@ class ConsumerRecord(NamedTuple):
     partition: int
     offset: int
     timestamp: int
-    key: bytes | None
-    value: bytes | None
+    key: K
+    value: V
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-class Fetched(NamedTuple):
+class Fetched(NamedTuple, Generic[K, V]):
     """
-    Records of one partition, in order.
+    Records of one partition, in order; keys and values are typed as those of a :class:`ConsumerRecord`.
 
     :ivar next_offset: where the partition is read on from. It may go forward without records: markers of transactions
         and what compaction removed have offsets, too.
@@ -52,7 +58,7 @@ class Fetched(NamedTuple):
     """
 
     partition: TopicPartition
-    records: list[ConsumerRecord]
+    records: list[ConsumerRecord[K, V]]
     next_offset: int
     high_watermark: int
     size: int

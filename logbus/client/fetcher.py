@@ -14,6 +14,7 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from logbus.client import options as check
 from logbus.client.cluster import Cluster
 from logbus.client.fetched import Chunk, Fetched
 from logbus.client.fetching import BrokerFetches, FetchOptions, Met, end_sessions
@@ -58,6 +59,15 @@ class Fetcher:
         rack: str | None = None,
         patience: float = 0.5,
     ) -> None:
+        check.choice("reset", reset, ("earliest", "latest", "none"))
+        check.choice("isolation", isolation, ("read_uncommitted", "read_committed"))
+        check.seconds("max_wait", max_wait, is_sent=True)
+        check.seconds("patience", patience)
+        for name, number in (("max_bytes", max_bytes), ("partition_max_bytes", partition_max_bytes)):
+            check.integer(name, number, 1)
+        check.integer("min_bytes", min_bytes, 0)
+        check.integer("queue_bytes", queue_bytes, 1, 2**63)
+        check.text("rack", rack, optional=True)
         self._cluster = cluster
         self._clock = cluster.reactor
         self._lane = cluster.lane("fetch")

@@ -46,7 +46,7 @@ class Follower(GroupListener):
         committer: Committer,
         reset: Reset,
         auto: bool,
-        handout: Handout,
+        handout: Handout[Any, Any],
     ) -> None:
         self.listener = GroupListener()
         self.require_stable = False

@@ -5,11 +5,11 @@ Hands records to the application: the loop, the batches and the positions of a c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol
 
 from twisted.internet.defer import CancelledError, Deferred, succeed
 
-from logbus.client.fetched import ConsumerRecord, Fetched
+from logbus.client.fetched import ConsumerRecord, Fetched, K, V
 from logbus.client.fetcher import Fetcher
 from logbus.client.groups import CommittedOffset
 from logbus.client.hands import Hand, opened
@@ -36,7 +36,7 @@ class Watcher(Protocol):
         """Have a wait for records end when there will be none."""
 
 
-class Handout:
+class Handout(Generic[K, V]):
     """
     Delivers records to one loop: what it got last is done when it asks for more.
 
@@ -54,8 +54,8 @@ class Handout:
         clock: Any,
         fetcher: Fetcher,
         interceptors: ConsumerInterceptors,
-        key_deserializer: Deserializer | None,
-        value_deserializer: Deserializer | None,
+        key_deserializer: Deserializer[K] | None,
+        value_deserializer: Deserializer[V] | None,
         delivered: Callable[[TopicPartition], object],
     ) -> None:
         self.closed = self.leaving = False
@@ -64,15 +64,15 @@ class Handout:
         self._interceptors = interceptors
         self._key, self._value = key_deserializer, value_deserializer
         self._hands: dict[TopicPartition, Hand] = {}
-        self._rest: Iterator[ConsumerRecord] = iter(())
+        self._rest: Iterator[ConsumerRecord[K, V]] = iter(())
         self._delivered = delivered
         self._is_read = False
         self._processing: list[Deferred[None]] = []
 
-    def __aiter__(self) -> Handout:
+    def __aiter__(self) -> Handout[K, V]:
         return self
 
-    async def __anext__(self) -> ConsumerRecord:
+    async def __anext__(self) -> ConsumerRecord[K, V]:
         for record in self._rest:
             # Nearly always, so it takes no call and no exception.
             return record
@@ -256,16 +256,16 @@ class Handout:
                 timer.cancel()
 
 
-class Batches:
+class Batches(Generic[K, V]):
     """Batches of a consumer, as an asynchronous iterator of :class:`~logbus.client.fetched.Fetched`."""
 
-    def __init__(self, handout: Handout) -> None:
+    def __init__(self, handout: Handout[K, V]) -> None:
         self._handout = handout
 
-    def __aiter__(self) -> Batches:
+    def __aiter__(self) -> Batches[K, V]:
         return self
 
-    async def __anext__(self) -> Fetched:
+    async def __anext__(self) -> Fetched[K, V]:
         hand = await self._handout.next_hand()
         if hand is None:
             raise StopAsyncIteration

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from operator import length_hint
+from typing import Any
 
 from attrs import define, field
 
@@ -38,10 +39,10 @@ class Hand:
     :ivar floor: an offset from which on records of another batch before this one are not done.
     """
 
-    fetched: Fetched
+    fetched: Fetched[Any, Any]
     error: RecordError | None = None
     floor: int | None = None
-    rest: Iterator[ConsumerRecord] = field(init=False)
+    rest: Iterator[ConsumerRecord[Any, Any]] = field(init=False)
     _undone: int | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -75,7 +76,7 @@ class Hand:
         handed = len(self.fetched.records) - self.left
         return self._offset_at(max(handed - 1, 0) if self._undone is None else self._undone)
 
-    def take(self, count: int) -> list[ConsumerRecord]:
+    def take(self, count: int) -> list[ConsumerRecord[Any, Any]]:
         """So many records at once; they are done when more is asked for."""
         self._undone = handed = len(self.fetched.records) - self.left
         taken = self.fetched.records[handed : handed + count]
@@ -103,7 +104,7 @@ class Hand:
         return self.fetched.next_offset if self.error is None else self.error.offset
 
 
-def opened(fetched: Fetched, key: Deserializer | None, value: Deserializer | None) -> Hand:
+def opened(fetched: Fetched, key: Deserializer[Any] | None, value: Deserializer[Any] | None) -> Hand:
     """
     Deserialize the records of a batch.
 
@@ -111,11 +112,11 @@ def opened(fetched: Fetched, key: Deserializer | None, value: Deserializer | Non
     """
     if key is None and value is None:
         return Hand(fetched)
-    records: list[ConsumerRecord] = []
+    records: list[ConsumerRecord[Any, Any]] = []
     error = None
     for each in fetched.records:
         try:
-            changed = each
+            changed: ConsumerRecord[Any, Any] = each
             if key is not None:
                 changed = changed._replace(key=key(each.topic, each.key))
             if value is not None:

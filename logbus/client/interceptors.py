@@ -64,7 +64,7 @@ class ProducerInterceptor:
 class ConsumerInterceptor:
     """What happens to records on their way in. Override what is of interest."""
 
-    def on_consume(self, records: Sequence[ConsumerRecord]) -> None:
+    def on_consume(self, records: Sequence[ConsumerRecord[Any, Any]]) -> None:
         """Before records are handed to the application."""
 
     def on_commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
@@ -134,7 +134,7 @@ class ConsumerInterceptors:
         """False without any: who has none pays nothing."""
         return bool(self.interceptors)
 
-    def on_consume(self, records: Sequence[ConsumerRecord]) -> None:
+    def on_consume(self, records: Sequence[ConsumerRecord[Any, Any]]) -> None:
         """Records are handed to the application."""
         for each in self.interceptors:
             _call(each, "on_consume", each.on_consume, records)

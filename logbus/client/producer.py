@@ -21,6 +21,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as TookTooLong
 from twisted.logger import Logger
 
+from logbus.client import options as check
 from logbus.client.accumulator import Accumulator, Batch, Outcome
 from logbus.client.admission import PER_SEND, Admission
 from logbus.client.awaiting import all_done
@@ -28,6 +29,7 @@ from logbus.client.cluster import Cluster, Topic
 from logbus.client.identity import Identity
 from logbus.client.interceptors import ProducerInterceptor, ProducerInterceptors
 from logbus.client.metrics import ProducerMetrics
+from logbus.client.options import InvalidOption, shown
 from logbus.client.outgoing import Outgoing
 from logbus.client.partitioner import Partitioner
 from logbus.client.producer_records import BufferFull, DeliveryFailed, ProducerRecord, RecordMetadata
@@ -37,8 +39,9 @@ from logbus.client.serializers import Serializer
 from logbus.client.telling import Telling
 from logbus.client.transaction import Transaction
 from logbus.client.transactional import TransactionManager
+from logbus.errors import ConfigError
 from logbus.records.batch import Headers
-from logbus.records.compression import Codec
+from logbus.records.compression import Codec, codec_named, compress
 
 _ACKS = {-1: -1, 0: 0, 1: 1, "all": -1, "-1": -1, "0": 0, "1": 1}
 
@@ -49,7 +52,9 @@ class Producer:
     :param wall_clock: seconds since 1970, for the records' timestamps.
     :param random: chooses partitions for records without a key.
     :param acks: −1 or ``"all"``: the in-sync replicas have it; 1: the leader has; 0: nobody is asked.
-    :param codec: how batches are compressed.
+    :param codec: how batches are compressed, as a :class:`~logbus.records.compression.Codec` or by name: ``none``,
+        ``gzip``, ``snappy``, ``lz4`` or ``zstd``.
+    :param level: of the compression; None: the codec's default.
     :param batch_bytes: a batch is sent when it has so many bytes, uncompressed,
     :param linger: or so many seconds after its first record.
     :param delivery_timeout: seconds after which a batch is given up.
@@ -70,7 +75,7 @@ class Producer:
     :param interceptors: see :class:`~logbus.client.interceptors.ProducerInterceptor`.
 
     :ivar metrics: what was done so far.
-    :raises ValueError: a parameter is out of range, or does not go with another.
+    :raises InvalidOption: a ``ConfigError`` and ``ValueError``: an option is wrong, or does not go with another.
     """
 
     _log = Logger()
@@ -82,7 +87,7 @@ class Producer:
         wall_clock: Callable[[], float],
         random: Random,
         acks: int | str = -1,
-        codec: Codec = Codec.NONE,
+        codec: Codec | str = Codec.NONE,
         level: int | None = None,
         batch_bytes: int = 64 * 1024,
         linger: float = 0.005,
@@ -100,13 +105,37 @@ class Producer:
         value_serializer: Serializer | None = None,
         interceptors: Sequence[ProducerInterceptor] = (),
     ) -> None:
-        if acks not in _ACKS:
-            raise ValueError(f"acks is {acks!r}; it can be -1 (all), 0 or 1")
+        if isinstance(acks, bool) or not isinstance(acks, (int, str)) or acks not in _ACKS:
+            raise InvalidOption(f"acks is {shown(acks)}; it can be -1 (all), 0 or 1")
         given_acks = _ACKS[acks]
+        check.cluster(cluster)
+        check.function("wall_clock", wall_clock, optional=False)
+        if not callable(getattr(random, "random", None)):
+            raise InvalidOption(f"random is {shown(random)}; give random.Random()")
+        codec = _codec(codec, level)
+        for name, number in (
+            ("batch_bytes", batch_bytes),
+            ("request_bytes", request_bytes),
+            ("buffer_bytes", buffer_bytes),
+        ):
+            check.integer(name, number, 1)
+        check.seconds("linger", linger)
+        check.seconds("delivery_timeout", delivery_timeout, positive=True)
+        check.seconds("request_timeout", request_timeout, positive=True, is_sent=True)
+        check.seconds("metadata_max_age", metadata_max_age, positive=True)
+        check.seconds("transaction_timeout", transaction_timeout, positive=True, is_sent=True)
+        check.flag("create_topics", create_topics)
+        check.function("partitioner", partitioner)
+        if enable_idempotence is not None:
+            check.flag("enable_idempotence", enable_idempotence)
+        check.text("transactional_id", transactional_id, optional=True)
+        check.function("key_serializer", key_serializer)
+        check.function("value_serializer", value_serializer)
+        interceptors = check.objects("interceptors", interceptors, "on_send")
         if given_acks != -1 and (enable_idempotence or transactional_id is not None):
-            raise ValueError(f"acks is {acks}; idempotence and transactions take -1 (all)")
+            raise InvalidOption(f"acks is {acks}; idempotence and transactions take -1 (all)")
         if transactional_id is not None and enable_idempotence is False:
-            raise ValueError("a transactional id takes idempotence")
+            raise InvalidOption("a transactional id takes idempotence")
         self._clock = cluster.reactor
         self._wall_clock = wall_clock
         self._batch_bytes = batch_bytes
@@ -258,10 +287,10 @@ class Producer:
                 await producer.send("totals", b"12", key=b"orders")
                 await transaction.send_offsets({TopicPartition("orders", 0): 3}, consumer.group_metadata())
 
-        :raises ValueError: the producer has no transactional id.
+        :raises InvalidOption: the producer has no transactional id.
         """
         if self._transactions is None:
-            raise ValueError("a producer needs a transactional_id for transactions")
+            raise InvalidOption("a producer needs a transactional_id for transactions")
         return Transaction(self._transactions)
 
     # How it works: into batches.
@@ -368,6 +397,30 @@ class Producer:
         if self._transactions is not None:
             await self._transactions.finish()
         await self.flush()
+
+
+def _codec(codec: object, level: object) -> Codec:
+    """
+    The codec that is given by name, or as it is.
+
+    :raises InvalidOption: there is none, or it has no such level.
+    """
+    found = codec
+    try:
+        if isinstance(codec, str):
+            found = codec_named(codec)
+        if not isinstance(found, Codec):
+            raise InvalidOption(f"codec is {shown(codec)}; it can be {', '.join(each.name.lower() for each in Codec)}")
+        if level is not None:
+            check.integer("level", level, -check.MAX_INT32)
+            compress(found, b"logbus", level)  # type: ignore[arg-type]
+    except InvalidOption:
+        raise
+    except ConfigError as e:
+        raise InvalidOption(f"codec: {e}") from e
+    except Exception as e:
+        raise InvalidOption(f"level is {shown(level)}, which codec {shown(codec)} does not have: {e}") from e
+    return found
 
 
 __all__ = ["BufferFull", "DeliveryFailed", "Producer", "ProducerRecord", "RecordMetadata"]

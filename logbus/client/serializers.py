@@ -15,17 +15,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from attrs import field, frozen
 
 from logbus.errors import ConfigError, LogbusError
 
+T = TypeVar("T")
+
 Serializer = Callable[[str, Any], bytes | None]
 """Called with the topic and a value."""
 
-Deserializer = Callable[[str, bytes | None], Any]
-"""Called with the topic and the bytes of a key or value."""
+Deserializer = Callable[[str, bytes | None], T]
+"""Called with the topic and the bytes of a key or value; what it returns is the type of a consumer's keys or values."""
 
 _SHOWN = 80
 

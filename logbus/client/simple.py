@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from attrs import frozen
 from twisted.internet.defer import Deferred
 
+from logbus.client import options as check
 from logbus.client.cluster import Cluster
 from logbus.client.fetched import Fetched, chunk_of
 from logbus.client.offsets import LATEST, list_offsets
@@ -81,6 +82,10 @@ class SimpleConsumer:
         min_bytes: int = 1,
         isolation: Isolation = "read_uncommitted",
     ) -> None:
+        check.cluster(cluster)
+        check.seconds("max_wait", max_wait, is_sent=True)
+        check.integer("min_bytes", min_bytes, 0)
+        check.choice("isolation", isolation, ("read_uncommitted", "read_committed"))
         self._cluster = cluster
         self._max_wait = max_wait
         self._min_bytes = min_bytes

@@ -15,6 +15,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from logbus.client import options as check
 from logbus.client.asking import Asking
 from logbus.client.awaiting import watch
 from logbus.client.cluster import Cluster
@@ -205,6 +206,11 @@ class TransactionManager(Identity):
         self, offsets: Mapping[TopicPartition, int | CommittedOffset], group: GroupMetadata | str
     ) -> None:
         """See :meth:`Transaction.send_offsets`."""
+        check.offsets(offsets)
+        if not isinstance(group, GroupMetadata) and (not isinstance(group, str) or not group):
+            raise check.InvalidOption(
+                f"group is {check.shown(group)}; give consumer.group_metadata(), or the name of a group"
+            )
         self.check_open()
         group = GroupMetadata(group) if isinstance(group, str) else group
         if not offsets:

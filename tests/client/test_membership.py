@@ -297,7 +297,7 @@ class ClassicTests(EitherProtocol, MembershipCase):
 
     def test_a_session_that_is_too_short(self) -> None:
         """The broker's settings say what would do."""
-        self.member("t", session_timeout=0.1)
+        self.member("t", session_timeout=0.1, heartbeat_interval=0.05)
         self.until(lambda: bool(self.hears[0].errors))
         assert "session_timeout must be between" in str(self.hears[0].errors[0])
 

@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from attrs import field, frozen
-from attrs.validators import ge, gt, in_, min_len
 from twisted.internet.defer import Deferred
 
 from logbus.client.groups import CommittedOffset, GroupMetadata
 from logbus.client.membership.subscription import Subscription
+from logbus.client.options import InvalidOption, checked, choice, flag, seconds, shown, text
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
 
@@ -28,6 +28,8 @@ __all__ = [
     "MembershipFailed",
     "Told",
 ]
+
+_SENT = checked(seconds, positive=True, is_sent=True)
 
 Told = Awaitable[Any] | None
 """What a listener returns: something to wait for, or None."""
@@ -54,18 +56,32 @@ class GroupOptions:
         (KIP-447); otherwise what these transactions are about is read again.
     """
 
-    group_id: str = field(validator=min_len(1))
-    group_instance_id: str | None = None
-    group_protocol: Literal["classic", "consumer"] = field(default="classic", validator=in_(("classic", "consumer")))
-    session_timeout: float = field(default=45.0, validator=gt(0))
-    heartbeat_interval: float = field(default=3.0, validator=gt(0))
-    max_poll_interval: float = field(default=300.0, validator=gt(0))
-    assignors: Sequence[str] = field(default=("range", "cooperative-sticky"), validator=min_len(1))
-    group_remote_assignor: str | None = None
-    client_rack: str | None = None
-    metadata_max_age: float = field(default=300.0, validator=gt(0))
-    request_timeout: float = field(default=30.0, validator=ge(0))
-    require_stable: bool = True
+    group_id: str = field(validator=checked(text))
+    group_instance_id: str | None = field(default=None, validator=checked(text, optional=True))
+    group_protocol: Literal["classic", "consumer"] = field(
+        default="classic", validator=checked(choice, choices=("classic", "consumer"))
+    )
+    session_timeout: float = field(default=45.0, validator=_SENT)
+    heartbeat_interval: float = field(default=3.0, validator=_SENT)
+    max_poll_interval: float = field(default=300.0, validator=_SENT)
+    assignors: Sequence[str] = field(default=("range", "cooperative-sticky"))
+    group_remote_assignor: str | None = field(default=None, validator=checked(text, optional=True))
+    client_rack: str | None = field(default=None, validator=checked(text, optional=True))
+    metadata_max_age: float = field(default=300.0, validator=checked(seconds, positive=True))
+    request_timeout: float = field(default=30.0, validator=checked(seconds))
+    require_stable: bool = field(default=True, validator=checked(flag))
+
+    @assignors.validator
+    def _check_assignors(self, attribute: object, value: object) -> None:
+        if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+            raise InvalidOption(f"assignors are a list of names, the preferred first, not {shown(value)}")
+
+    def __attrs_post_init__(self) -> None:
+        if self.group_protocol == "classic" and self.heartbeat_interval >= self.session_timeout:
+            raise InvalidOption(
+                f"heartbeat_interval is {self.heartbeat_interval:g}; it must be less than session_timeout, which is "
+                f"{self.session_timeout:g}, and should be a third of it"
+            )
 
 
 class GroupListener:

@@ -32,7 +32,13 @@ class Subscription:
         """
         if isinstance(topics, str):
             raise ConfigError(f"topics are a list of names, not {topics!r}")
-        names = tuple(sorted(set(topics)))
+        if not isinstance(topics, Iterable):
+            raise ConfigError(f"topics are a list of names, not {topics!r}")
+        given = list(topics)
+        for each in given:
+            if not isinstance(each, str) or not each:
+                raise ConfigError(f"topics are a list of names, and {each!r} is none")
+        names = tuple(sorted(set(given)))
         if not names:
             raise ConfigError("subscribe to at least one topic, or unsubscribe")
         return cls(topics=names)
@@ -44,6 +50,8 @@ class Subscription:
 
         :raise ConfigError: it is empty.
         """
+        if not isinstance(pattern, str):
+            raise ConfigError(f"a pattern is text, not {pattern!r}: topics have no names of bytes")
         if not pattern:
             raise ConfigError("a pattern has at least one character")
         return cls(pattern=pattern)

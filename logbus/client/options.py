@@ -1,0 +1,156 @@
+"""
+Checks of the client's options and arguments where they are given: each error names the option, and what would be right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from logbus.errors import ConfigError
+from logbus.model import TopicPartition
+
+MAX_INT32 = 2**31 - 1
+MAX_SECONDS = MAX_INT32 / 1000
+"""Requests carry milliseconds in 32 bits."""
+_SHOWN = 100
+
+
+class InvalidOption(ConfigError, ValueError):
+    """An option or argument is wrong; the message names it, and what would be right."""
+
+
+def choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """
+    :raises InvalidOption: the value is none of the choices.
+    """
+    if not isinstance(value, str) or value not in choices:
+        *others, last = map(repr, choices)
+        raise InvalidOption(f"{name} is {shown(value)}; it can be {', '.join(others)} or {last}")
+
+
+def seconds(name: str, value: object, *, positive: bool = False, is_sent: bool = False) -> None:
+    """
+    :param positive: 0 makes no sense.
+    :param is_sent: brokers are told.
+    :raises InvalidOption: it is no number of seconds, or not in the range.
+    """
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if not is_number or value < 0 or (positive and value == 0):  # type: ignore[operator]
+        least = "more than 0" if positive else "0 or more"
+        raise InvalidOption(f"{name} is {shown(value)}; it is a number of seconds, {least}")
+    if is_sent and value > MAX_SECONDS:  # type: ignore[operator]
+        raise InvalidOption(f"{name} is {shown(value)}; it is a number of seconds, at most {int(MAX_SECONDS)}")
+
+
+def integer(name: str, value: object, least: int, most: int = MAX_INT32) -> None:
+    """
+    :raises InvalidOption: it is no integer between these bounds.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise InvalidOption(f"{name} is {shown(value)}; it is an integer from {least} to {most}")
+
+
+def flag(name: str, value: object) -> None:
+    """
+    :raises InvalidOption: it is neither True nor False.
+    """
+    if not isinstance(value, bool):
+        raise InvalidOption(f"{name} is {shown(value)}; it can be True or False")
+
+
+def text(name: str, value: object, *, optional: bool = False) -> None:
+    """
+    :raises InvalidOption: it is no text, or empty.
+    """
+    if (optional and value is None) or (isinstance(value, str) and value):
+        return
+    raise InvalidOption(f"{name} is {shown(value)}; it is a text that is not empty{', or None' if optional else ''}")
+
+
+def function(name: str, value: object, *, optional: bool = True) -> None:
+    """
+    :raises InvalidOption: it cannot be called, or is a class where an instance is wanted.
+    """
+    if optional and value is None:
+        return
+    if isinstance(value, type):
+        raise InvalidOption(f"{name} is the class {value.__name__}; give an instance of it: {value.__name__}()")
+    if not callable(value):
+        raise InvalidOption(f"{name} is {shown(value)}; it is something to call, such as a function")
+
+
+def objects(name: str, values: object, method: str) -> tuple[Any, ...]:
+    """
+    A sequence of objects with a method, as interceptors are.
+
+    :raises InvalidOption: it is no sequence, or has something else in it.
+    """
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        raise InvalidOption(f"{name} is {shown(values)}; it is a list")
+    found = tuple(values)
+    for each in found:
+        if isinstance(each, type):
+            raise InvalidOption(f"{name}: {each.__name__} is a class; give an instance of it: {each.__name__}()")
+        if not callable(getattr(each, method, None)):
+            raise InvalidOption(f"{name}: {shown(each)} has no method {method}")
+    return found
+
+
+def cluster(value: object) -> None:
+    """
+    :raises InvalidOption: it is no :class:`~logbus.client.Cluster`.
+    """
+    if not hasattr(value, "reactor"):
+        raise InvalidOption(f"cluster is {shown(value)}; it is a Cluster, such as Cluster(reactor, '127.0.0.1:9092')")
+
+
+def partition(value: object) -> None:
+    """
+    :raises InvalidOption: it is no partition of a topic.
+    """
+    if not isinstance(value, TopicPartition):
+        raise InvalidOption(f"{shown(value)} is no partition; give TopicPartition('orders', 0), of logbus.model")
+    text("the topic of a partition", value.topic)
+    integer(f"the partition of topic {value.topic!r}", value.partition, 0)
+
+
+def partitions(values: object) -> tuple[TopicPartition, ...]:
+    """
+    :raises InvalidOption: it is not several partitions of topics.
+    """
+    if isinstance(values, (str, bytes, TopicPartition)) or not isinstance(values, Iterable):
+        raise InvalidOption(f"{shown(values)} are no partitions; give a list of TopicPartition")
+    found = tuple(values)
+    for each in found:
+        partition(each)
+    return found
+
+
+def offsets(values: object) -> None:
+    """
+    :raises InvalidOption: it is no mapping of partitions to offsets that can be committed.
+    """
+    if not isinstance(values, Mapping):
+        raise InvalidOption(f"offsets are {shown(values)}; give a mapping of TopicPartition to the next offset to read")
+    for each, at in values.items():
+        partition(each)
+        offset = getattr(at, "offset", at)
+        if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
+            raise InvalidOption(f"the offset of {each} is {shown(at)}; it is an integer from 0, or a CommittedOffset")
+
+
+def shown(value: object) -> str:
+    """A value as it is quoted in an error."""
+    found = repr(value)
+    return found if len(found) <= _SHOWN else f"{found[:_SHOWN]}..."
+
+
+def checked(check: Callable[..., object], **how: Any) -> Callable[[object, Any, Any], None]:
+    """
+    A check as a validator of attrs.
+
+    :param how: its arguments after the name and the value.
+    """
+    return lambda _, attribute, value: (check(attribute.name, value, **how), None)[1]

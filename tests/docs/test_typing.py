@@ -1,0 +1,38 @@
+"""The examples of pages about the client are checked by mypy, as a strict reader's program is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mypy import api
+
+from tests.docs.pages import examples_of
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = ("howto/twisted-client.rst", "howto/serializers.rst")
+
+
+def test_examples_are_typed(tmp_path: Path) -> None:
+    """
+    Each program of these pages is without a complaint under ``--strict``.
+    """
+    programs = list[str]()
+    for page in PAGES:
+        for number, example in enumerate(examples_of(ROOT / "docs" / page)):
+            if example.language == "python" and "reactor: Any" in example.body:
+                program = tmp_path / f"{Path(page).stem.replace('-', '_')}_{number}.py"
+                program.write_text(example.body)
+                programs.append(str(program))
+    assert len(programs) > 6
+    said, problems, status = api.run(
+        [
+            "--strict",
+            "--no-incremental",
+            "--follow-imports=silent",
+            f"--config-file={ROOT / 'pyproject.toml'}",
+            *programs,
+        ]
+    )
+    if status:
+        pytest.fail(said + problems)
