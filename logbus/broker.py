@@ -543,7 +543,12 @@ class Broker(OrderedService):
 
     def _topic_defaults(self) -> TopicDefaults:
         factor = self.config.get(keys.DEFAULT_REPLICATION_FACTOR)
-        return TopicDefaults(self.config.get(keys.NUM_PARTITIONS), factor)
+        return TopicDefaults(
+            self.config.get(keys.NUM_PARTITIONS),
+            factor,
+            self.config.get(keys.MAX_TOPICS),
+            self.config.get(keys.MAX_PARTITIONS_PER_BROKER),
+        )
 
     def _reconfigure_topics(self) -> None:
         for topic in self.metadata.topics.values():

@@ -76,7 +76,11 @@ def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers
     )
     lookup = TransactionLookup(broker.broker_id, metadata, broker.transactions, broker.peers)
     sessions = FetchSessions(
-        replicas, broker.reactor.seconds, broker.random, config.get(keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS)
+        replicas,
+        broker.reactor.seconds,
+        broker.random,
+        config.get(keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS),
+        config.get(keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_PARTITIONS),
     )
     fetch = FetchHandlers(broker.reader, replicas, metadata, sessions, config.get(keys.FETCH_MAX_BYTES))
     advertised: dict[int, VersionRange] = {}

@@ -67,10 +67,59 @@ class NewPartitions:
 
 @frozen
 class TopicDefaults:
-    """What a topic gets that does not say otherwise."""
+    """
+    What a topic gets that does not say otherwise, and how much there may be.
+
+    :ivar max_topics: topics of a cluster (``max.topics``).
+    :ivar max_partitions_per_broker: replicas of partitions of a cluster for each live broker
+        (``max.partitions.per.broker``).
+    """
 
     num_partitions: int
     replication_factor: int
+    max_topics: int = 2**31 - 1
+    max_partitions_per_broker: int = 2**31 - 1
+
+
+class TopicQuota:
+    """
+    Counts what one request would add to a cluster, and refuses what is too much. Internal topics do not count.
+
+    :param state: the cluster as it is.
+    """
+
+    def __init__(self, state: ControllerState, limits: TopicDefaults) -> None:
+        ours = [topic for name, topic in state.topics.items() if name not in INTERNAL_TOPICS]
+        self._limits = limits
+        self._topics = limits.max_topics - len(ours)
+        self._brokers = len(state.brokers)
+        used = sum(len(partition.replicas) for topic in ours for partition in topic.partitions)
+        self._replicas = limits.max_partitions_per_broker * self._brokers - used
+
+    def take(self, name: str, partitions: Iterable[Replicas], *, is_new: bool) -> None:
+        """
+        Count the partitions of a new topic, or those that one is given in addition.
+
+        :raise ApiError: POLICY_VIOLATION: they are too many. Then they are not counted.
+        """
+        if name in INTERNAL_TOPICS:
+            return
+        if is_new and self._topics < 1:
+            raise ApiError(
+                ErrorCode.POLICY_VIOLATION,
+                f"topic {name!r}: there are as many topics as max.topics = {self._limits.max_topics} allows; delete "
+                "some, or raise it",
+            )
+        replicas = sum(len(one) for one in partitions)
+        if replicas > self._replicas:
+            raise ApiError(
+                ErrorCode.POLICY_VIOLATION,
+                f"topic {name!r}: its {replicas} new partition replicas are too many; max.partitions.per.broker = "
+                f"{self._limits.max_partitions_per_broker} leaves room for {max(0, self._replicas)} on "
+                f"{self._brokers} live brokers",
+            )
+        self._topics -= is_new
+        self._replicas -= replicas
 
 
 def plan_topic(

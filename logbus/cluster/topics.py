@@ -35,6 +35,7 @@ from logbus.cluster.topicplans import (
     NewTopic,
     Overrides,
     TopicDefaults,
+    TopicQuota,
     compacted_if_internal,
     edited,
     existing,
@@ -121,11 +122,14 @@ class TopicAdmin:
             room = MAX_NEW_PARTITIONS
             twice = _twice(topic.name for topic in topics)
             collisions = NameCollisions(tenure.state.topics)
+            defaults = self.defaults()
+            quota = TopicQuota(tenure.state, defaults)
             async for topic in TimeSlice(self.scheduler).over(topics, UNITS_TO_PLAN):
                 try:
                     _refuse_twice(topic.name, twice)
                     collisions.check(topic.name)
-                    record = plan_topic(tenure.state, topic, self.defaults(), self.check_topic, self.random, room)
+                    record = plan_topic(tenure.state, topic, defaults, self.check_topic, self.random, room)
+                    quota.take(topic.name, [partition.replicas for partition in record.partitions], is_new=True)
                 except ApiError as error:
                     outcomes.append(error.with_traceback(None))
                     continue
@@ -208,11 +212,13 @@ class TopicAdmin:
             outcomes: list[str | ApiError] = []
             grown: list[tuple[TopicRecord, Sequence[Replicas]]] = []
             room = MAX_NEW_PARTITIONS
+            quota = TopicQuota(tenure.state, self.defaults())
             twice = _twice(request.name for request in requests)
             async for request in TimeSlice(self.scheduler).over(requests, UNITS_TO_PLAN):
                 try:
                     _refuse_twice(request.name, twice)
                     topic, added = plan_partitions(tenure.state, request, self.random, room)
+                    quota.take(request.name, added, is_new=False)
                 except ApiError as error:
                     outcomes.append(error.with_traceback(None))
                     continue

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from attrs import define, evolve
 
 from logbus.coordination.answers import answer_to
+from logbus.coordination.igroup import PENDING_BYTES
 from logbus.coordination.members import Member, Members
 from logbus.coordination.rebalance import Rebalance
 from logbus.coordination.requests import Joining, JoinReply, JoinResult
@@ -70,6 +71,9 @@ class Admission:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"{text[:20]!r}... is longer than {LONGEST_TEXT} bytes")
         self._check_room(now, joining, settings.max_size)
         self._check_protocols(joining)
+        if joining.member_id or joining.instance_id is not None or not joining.requires_known_member_id:
+            member = self._members.get(joining.member_id) or self._members.instance(joining.instance_id)
+            settings.admit(Member.of(joining.member_id, joining).memory - (0 if member is None else member.memory))
 
     def _check_room(self, now: float, joining: Joining, max_size: int) -> None:
         member = self._members.get(joining.member_id) or self._members.instance(joining.instance_id)
@@ -124,6 +128,7 @@ class Admission:
         pending = self._members.pending
         if len(pending) >= self._rebalance.settings().max_size:
             self._rebalance.forget_pending(next(iter(pending)))
+        self._rebalance.settings().admit(PENDING_BYTES + len(member_id))
         pending[member_id] = None
         self._rebalance.sessions.renew(member_id, now + joining.session_timeout_ms / 1000)
 

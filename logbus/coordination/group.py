@@ -120,6 +120,11 @@ class ClassicGroup:
         return len(self._members)
 
     @property
+    def memory(self) -> int:
+        """About how many bytes it keeps of what its members told."""
+        return self._members.memory
+
+    @property
     def is_empty(self) -> bool:
         """Whether it has no members."""
         return self.state is GroupState.EMPTY

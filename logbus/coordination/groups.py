@@ -29,6 +29,7 @@ from logbus.coordination.consumer.migration import downgraded
 from logbus.coordination.group import ClassicGroup
 from logbus.coordination.igroup import Change, Group
 from logbus.coordination.loading import CoordinatorMetrics, load
+from logbus.coordination.member_memory import MemberMemory
 from logbus.coordination.memberids import MemberIds
 from logbus.coordination.news import named, tell
 from logbus.coordination.offsets import CommittedOffset, GroupOffsets
@@ -58,6 +59,7 @@ class GroupCoordinator:
     :ivar shards: by partition of the internal topic.
     :ivar topics: what groups of the consumer protocol know of topics.
     :ivar room: bounds their number.
+    :ivar member_memory: bounds what their members tell, all together.
     """
 
     _replicas: Replicas
@@ -70,6 +72,7 @@ class GroupCoordinator:
     metrics: CoordinatorMetrics = field(factory=CoordinatorMetrics, init=False)
     topics: MetadataTopics = field(init=False)
     room: Room = field(init=False)
+    member_memory: MemberMemory = field(init=False)
     _timers: Timers = field(init=False)
     _stopped: bool = field(default=False, init=False)
     _log = Logger()
@@ -85,6 +88,10 @@ class GroupCoordinator:
     @room.default
     def _bounded(self) -> Room:
         return Room(self.config, self.clock, lambda: sum(len(shard.groups) for shard in self.shards.values()))
+
+    @member_memory.default
+    def _bounded_memory(self) -> MemberMemory:
+        return MemberMemory(self.config, self.clock, lambda: sum(group.memory for group in self.groups()))
 
     # Looking up.
 
@@ -162,7 +169,7 @@ class GroupCoordinator:
         """A new classic group; it is not in the shard yet."""
         return ClassicGroup(
             group_id,
-            partial(classic_settings, self.config),
+            partial(classic_settings, self.config, self.member_memory.admit),
             partial(self._save, shard, group_id),
             self._member_ids.named,
             self.wall_ms,
@@ -179,7 +186,9 @@ class GroupCoordinator:
         """A new group of the consumer protocol (KIP-848); it is not in the shard yet."""
         return ConsumerGroup(
             group_id,
-            lambda: consumer_settings(self.config, self._metadata.group_configs.get(group_id, NO_OVERRIDES)),
+            lambda: consumer_settings(
+                self.config, self._metadata.group_configs.get(group_id, NO_OVERRIDES), self.member_memory.admit
+            ),
             self.topics,
             partial(self._append, shard, group_id),
             self._member_ids.unique,
@@ -371,6 +380,7 @@ class GroupCoordinator:
         slice_bytes = self.config.get(keys.OFFSETS_LOAD_BUFFER_SIZE)
         if await load(shard, self, slice_bytes, self.clock, self.metrics, lambda: self._has(shard)):
             shard.loading = False
+            self.member_memory.forget()
             waiting, shard.when_loaded = shard.when_loaded, []
             for call in waiting:
                 try:

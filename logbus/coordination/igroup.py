@@ -17,6 +17,16 @@ A record of ``__consumer_offsets``: a key and a value of :mod:`logbus.wire.messa
 """
 
 
+MEMBER_BYTES = 1500
+"""What a member takes in memory besides the texts that it sends."""
+
+TEXT_BYTES = 60
+"""What a text takes besides its characters."""
+
+PENDING_BYTES = 300
+"""What an id takes that was given to somebody who has not joined with it yet."""
+
+
 class GroupType(Enum):
     """Which protocol a group's members speak, as ListGroups 5 spells it."""
 
@@ -46,6 +56,10 @@ class Group(Protocol):
     @property
     def size(self) -> int:
         """How many members it has."""
+
+    @property
+    def memory(self) -> int:
+        """About how many bytes it keeps of what its members told."""
 
     @property
     def is_empty(self) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from attrs import define, field
 
+from logbus.coordination.igroup import MEMBER_BYTES, PENDING_BYTES, TEXT_BYTES
 from logbus.coordination.requests import Joining, JoinReply, MemberProtocol, SyncReply
 from logbus.errors import ApiError, ErrorCode
 from logbus.wire.messages.group_log import GroupMemberMetadata
@@ -106,6 +107,12 @@ class Member:
         """Bytes of what it says to leaders."""
         return sum(len(name) + len(metadata) for name, metadata in self.protocols)
 
+    @property
+    def memory(self) -> int:
+        """About how many bytes it takes."""
+        names = len(self.member_id) + len(self.instance_id or "") + len(self.client_id)
+        return MEMBER_BYTES + names + len(self.assignment) + self.size() + TEXT_BYTES * len(self.protocols)
+
 
 @define(eq=False)
 class Members:
@@ -139,6 +146,12 @@ class Members:
     def get(self, member_id: str) -> Member | None:
         """The member with this id."""
         return self._members.get(member_id)
+
+    @property
+    def memory(self) -> int:
+        """About how many bytes all of them take, those included that were only given an id."""
+        expected = sum(PENDING_BYTES + len(member_id) for member_id in self.pending)
+        return expected + sum(member.memory for member in self)
 
     def instance(self, instance_id: str | None) -> Member | None:
         """The static member with this instance id."""

@@ -17,6 +17,10 @@ MemberProtocol = tuple[str, bytes]
 NO_GENERATION = -1
 
 
+def any_size(growth: int) -> None:
+    """There is room for everything."""
+
+
 @frozen
 class GroupSettings:
     """
@@ -27,12 +31,14 @@ class GroupSettings:
     :ivar min_session_timeout_ms: shortest session timeout a member may ask for.
     :ivar max_session_timeout_ms: longest.
     :ivar max_size: most members.
+    :ivar admit: counts the bytes by which what members told is about to grow, or raises ApiError.
     """
 
     initial_rebalance_delay_ms: int = 3000
     min_session_timeout_ms: int = 6000
     max_session_timeout_ms: int = 1_800_000
     max_size: int = 5000
+    admit: Callable[[int], None] = any_size
 
 
 @frozen

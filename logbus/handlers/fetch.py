@@ -145,13 +145,15 @@ class FetchHandlers:
         if epoch == FINAL_EPOCH:
             return None, Once(self._replicas, wants, asker.is_replica), True
         if epoch == INITIAL_EPOCH:
-            session = self.sessions.create(by_id=by_id, follower=follower) if wants else None
+            session = None
+            if wants:
+                session = self.sessions.create(by_id=by_id, follower=follower, partitions=len(wants))
             if session is None:
                 return None, Once(self._replicas, wants, asker.is_replica), True
-            session.update(wants, [])
+            self.sessions.update(session, wants, [])
             return session, session, True
         session = self.sessions.resume(session_id, epoch, by_id=by_id, follower=follower)
-        session.update(wants, self._forgotten(message, by_id))
+        self.sessions.update(session, wants, self._forgotten(message, by_id))
         self._resolve_again(session)
         return session, session, False
 

@@ -27,6 +27,9 @@ MAX_EPOCH = 2**31 - 1
 #: A session that was not used for so long may be given up for a new one (Kafka's value).
 EVICTION_SECONDS = 120.0
 
+#: A consumer's session may have so large a part of the partitions that all sessions may have.
+CONSUMERS_SHARE = 10
+
 TopicKey = Union[str, bytes]  # noqa: UP007 - evaluated at run time
 Key = tuple[TopicKey, int]
 
@@ -177,35 +180,81 @@ class FetchSessions:
     All sessions of this broker, a bounded number of them.
 
     :param slots: how many at most; a client that finds none free fetches without a session, as before KIP-227.
+    :param most_partitions: how many partitions all of them may remember together; a consumer's session may have a
+        tenth of that. A client that wants more fetches without a session.
+    :ivar cached: partitions that they remember now.
     """
 
     _replicas: Replicas
     _seconds: Callable[[], float]
     _random: random.Random
     slots: int
+    most_partitions: int = 2**31 - 1
+    cached: int = field(default=0, init=False)
     _sessions: OrderedDict[int, FetchSession] = field(factory=OrderedDict, init=False)
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def create(self, *, by_id: bool, follower: int = -1) -> FetchSession | None:
+    def create(self, *, by_id: bool, follower: int = -1, partitions: int = 0) -> FetchSession | None:
         """
-        A new session, or None when all slots are taken by sessions in use.
+        A new session, or None when there is no room for it: sessions in use take the slots, or too many partitions.
 
         :param follower: the broker that follows by it: it comes before consumers (KIP-227).
+        :param partitions: how many it is about to remember; see :meth:`update`.
         """
         now = self._seconds()
-        while len(self._sessions) >= self.slots:
-            oldest = next(iter(self._sessions.values()), None)
-            if follower >= 0:
-                oldest = next((session for session in self._sessions.values() if session.follower < 0), oldest)
-            if oldest is None or (follower < 0 and now - oldest.last_used < EVICTION_SECONDS):
+        if not self._may_have(partitions, follower):
+            return None
+        while len(self._sessions) >= self.slots or self.cached + partitions > self.most_partitions:
+            if not self._evict(now, follower):
                 return None
-            self.close(oldest.session_id, oldest.follower)
         while (session_id := self._random.randint(1, 2**31 - 1)) in self._sessions:
             pass
         session = self._sessions[session_id] = FetchSession(session_id, by_id, now, self._replicas, follower)
         return session
+
+    def _may_have(self, partitions: int, follower: int) -> bool:
+        """Whether one session may have so many partitions, if there is room."""
+        most = self.most_partitions if follower >= 0 else max(1, self.most_partitions // CONSUMERS_SHARE)
+        return partitions <= most
+
+    def _evict(self, now: float, follower: int, keep: FetchSession | None = None) -> bool:
+        """
+        Give up the session that was used least recently, if that is long ago, or if a follower needs its place.
+
+        :param keep: one that stays.
+        """
+        candidates = (session for session in self._sessions.values() if session is not keep)
+        oldest = next(candidates, None)
+        if follower >= 0:
+            consumers = (each for each in self._sessions.values() if each.follower < 0 and each is not keep)
+            oldest = next(consumers, oldest)
+        if oldest is None or (follower < 0 and now - oldest.last_used < EVICTION_SECONDS):
+            return False
+        self.close(oldest.session_id, oldest.follower)
+        return True
+
+    def update(self, session: FetchSession, wants: Sequence[Remembered], forgotten: Sequence[Key]) -> None:
+        """
+        Have a session take over what its request changed.
+
+        :raise ApiError: FETCH_SESSION_ID_NOT_FOUND: it would remember too many partitions, and is given up. The client
+            starts a new one.
+        """
+        known, before = session.partitions, len(session.partitions)
+        new = len({(want.topic_key, want.partition) for want in wants} - known.keys())
+        fits = self._may_have(before + new, session.follower)
+        while fits and self.cached + new > self.most_partitions:
+            fits = self._evict(self._seconds(), session.follower, keep=session)
+        if new and not fits:
+            self.close(session.session_id, session.follower)
+            raise ApiError(
+                ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+                f"fetch session {session.session_id} would have {before + new} partitions, which is too many",
+            )
+        session.update(wants, forgotten)
+        self.cached += len(known) - before
 
     def resume(self, session_id: int, epoch: int, *, by_id: bool, follower: int = -1) -> FetchSession:
         """
@@ -234,6 +283,7 @@ class FetchSessions:
         session = self._sessions.get(session_id)
         if session is not None and session.follower == follower:
             del self._sessions[session_id]
+            self.cached -= len(session.partitions)
             session.close()
 
 

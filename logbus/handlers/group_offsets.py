@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from attrs import define
-from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from logbus.coordination.commits import Commits, Committer
@@ -126,7 +126,15 @@ class GroupOffsetHandlers:
             waiting.append(durable.addErrback(_refused, concerned))
             if time_slice.used(OFFSETS_A_BATCH):
                 await time_slice.next()
-        await gatherResults(waiting, consumeErrors=True)
+        try:
+            for durable in waiting:
+                await durable
+        except Exception:
+            # The client went away, most likely: nobody wants to know any more.
+            for durable in waiting:
+                durable.addErrback(lambda _: None)
+                durable.cancel()
+            raise
 
     @serves(9, 0, 10)
     @task

@@ -8,7 +8,9 @@ from uuid import UUID
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cluster.topicplans import MAX_NEW_PARTITIONS
+from logbus.cluster.controller.state import ControllerState, PartitionRecord, TopicRecord
+from logbus.cluster.images import BrokerImage
+from logbus.cluster.topicplans import MAX_NEW_PARTITIONS, TopicDefaults, TopicQuota
 from logbus.cluster.topics import CreatedTopic, NewPartitions, NewTopic
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.znodes import ConfigZnode, StateZnode, TopicZnode
@@ -177,6 +179,51 @@ class CreationTests(TopicCase):
         (refused,) = self.create(NewTopic("a_b"))
         assert isinstance(refused, ApiError)
         self.assertEqual(refused.code, ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+
+class QuotaTests(SynchronousTestCase):
+    """How many topics and partitions there may be."""
+
+    def quota(self, **limits: int) -> TopicQuota:
+        """That of a cluster of two brokers with one topic of three partitions, two replicas each."""
+        state = ControllerState()
+        for broker_id in (1, 2):
+            state.brokers[broker_id] = BrokerImage(broker_id, {})
+        for name in ("t", "__consumer_offsets"):
+            state.topics[name] = TopicRecord(name, UUID(int=1), [PartitionRecord((1, 2))] * 3, {})
+        return TopicQuota(state, TopicDefaults(1, 1, **limits))
+
+    def refused(self, quota: TopicQuota, *given: Any, **named: Any) -> str:
+        """What a refusal says."""
+        with self.assertRaises(ApiError) as caught:
+            quota.take(*given, **named)
+        self.assertIs(caught.exception.code, ErrorCode.POLICY_VIOLATION)
+        return caught.exception.message
+
+    def test_topics(self) -> None:
+        """
+        Topics are counted over the requests' topics and those there are; partitions of a known one are no new topic.
+        """
+        quota = self.quota(max_topics=2)
+        quota.take("u", [(1,)], is_new=True)
+        self.assertIn("max.topics = 2", self.refused(quota, "v", [(1,)], is_new=True))
+        quota.take("t", [(1,)], is_new=False)
+
+    def test_partitions(self) -> None:
+        """
+        Replicas are counted for all live brokers together; what is refused is not counted.
+        """
+        quota = self.quota(max_partitions_per_broker=5)
+        self.assertIn("room for 4 on 2 live brokers", self.refused(quota, "u", [(1, 2)] * 3, is_new=True))
+        quota.take("u", [(1, 2)] * 2, is_new=True)
+        self.assertIn("room for 0 on 2", self.refused(quota, "t", [(1,)], is_new=False))
+
+    def test_internal_topics_do_not_count(self) -> None:
+        """
+        Groups and transactions go on where clients have made all the topics they may.
+        """
+        quota = self.quota(max_topics=1, max_partitions_per_broker=3)
+        quota.take("__transaction_state", [(1, 2)] * 50, is_new=True)
 
 
 class DeletionTests(TopicCase):

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.replicas import Replicas
 from logbus.errors import ApiError, ErrorCode
-from logbus.handlers.fetch_sessions import EVICTION_SECONDS, MAX_EPOCH, FetchSessions
+from logbus.handlers.fetch_sessions import EVICTION_SECONDS, MAX_EPOCH, FetchSessions, Remembered
 from logbus.model import LeaderAndIsr
 from logbus.storage.log import Log
 from logbus.wire.messages.records import FetchResponse, ForgottenTopic
@@ -231,6 +231,11 @@ class SessionsById(SessionCase):
         self.assertEqual(self.server.watchers, 2)
 
 
+def remembered(count: int) -> list[Remembered]:
+    """The first partitions of a topic."""
+    return [Remembered(topic="t", partition=n, offset=0, max_bytes=100, topic_key="t") for n in range(count)]
+
+
 class Slots(SynchronousTestCase):
     """Sessions are few."""
 
@@ -268,6 +273,64 @@ class Slots(SynchronousTestCase):
         self.assertIsNone(
             FetchSessions(self.server.broker.replicas, self.clock.seconds, random.Random(1), 0).create(by_id=True)
         )
+
+    def test_partitions_are_bounded_over_all_sessions(self) -> None:
+        """
+        However many sessions there may be, they remember so many partitions together, and one of a consumer a tenth.
+        """
+        sessions = FetchSessions(self.server.broker.replicas, self.clock.seconds, random.Random(1), 1000, 100)
+        self.assertIsNone(sessions.create(by_id=False, partitions=11))
+        for _ in range(10):
+            session = sessions.create(by_id=False, partitions=10)
+            assert session is not None
+            sessions.update(session, remembered(10), [])
+        self.assertEqual(sessions.cached, 100)
+        self.assertIsNone(sessions.create(by_id=False, partitions=1))
+        self.clock.advance(EVICTION_SECONDS + 1)
+        self.assertIsNotNone(sessions.create(by_id=False, partitions=1))
+        self.assertEqual(sessions.cached, 90)
+
+    def test_a_follower_comes_first(self) -> None:
+        """
+        A follower may have more than a tenth, and consumers' sessions make room for it.
+        """
+        sessions = FetchSessions(self.server.broker.replicas, self.clock.seconds, random.Random(1), 1000, 100)
+        for _ in range(10):
+            session = sessions.create(by_id=False, partitions=10)
+            assert session is not None
+            sessions.update(session, remembered(10), [])
+        follower = sessions.create(by_id=False, follower=2, partitions=70)
+        assert follower is not None
+        sessions.update(follower, remembered(70), [])
+        self.assertEqual((sessions.cached, len(sessions)), (100, 4))
+
+    def test_a_session_that_grows_too_large(self) -> None:
+        """
+        A session that would outgrow its part is given up: its client starts a new one, or none.
+        """
+        sessions = FetchSessions(self.server.broker.replicas, self.clock.seconds, random.Random(1), 1000, 100)
+        session = sessions.create(by_id=False, partitions=8)
+        assert session is not None
+        sessions.update(session, remembered(8), [])
+        sessions.update(session, remembered(10), [("t", 0)])
+        self.assertEqual(sessions.cached, 9)
+        with self.assertRaises(ApiError) as caught:
+            sessions.update(session, remembered(14), [])
+        self.assertIs(caught.exception.code, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        self.assertEqual((sessions.cached, len(sessions)), (0, 0))
+
+    def test_a_client_with_many_partitions(self) -> None:
+        """
+        A client that wants more partitions than a session may have is answered in full, with session 0, each time.
+        """
+        server = MemoryBroker({"max.incremental.fetch.session.cache.partitions": "20"}).start()
+        self.addCleanup(server.close)
+        server.create("t", 3)
+        client = server.connect()
+        few, many = ([("t", number, 0) for number in range(count)] for count in (2, 3))
+        self.assertNotEqual(client.ask(fetch_request(few, session_id=0, session_epoch=0), 12).session_id, 0)
+        response = client.ask(fetch_request(many, session_id=0, session_epoch=0), 12)
+        self.assertEqual((response.session_id, len(response.responses[0].partitions)), (0, 3))
 
     def test_epochs_wrap(self) -> None:
         """After the highest epoch comes 1: 0 and -1 mean other things."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from logbus.errors import ErrorCode
+from logbus.wire.messages.groups import FindCoordinatorRequest
 from logbus.wire.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -137,3 +138,30 @@ class Topics(HandlerCase):
         self.assertEqual(described.error_code, ErrorCode.NOT_CONTROLLER)
         self.assertEqual(broker.net_metrics.failures, 0)
         broker.controller.tenure = tenure
+
+
+class Ceilings(HandlerCase):
+    """So many topics and partitions, whichever way they are asked for."""
+
+    config = {"max.topics": "4", "max.partitions.per.broker": "6", "num.partitions": "1"}
+
+    def test_whoever_makes_them(self) -> None:
+        """
+        CreateTopics, CreatePartitions and Metadata refuse what is too much, each in words; groups are served.
+        """
+        codes = [topic.error_code for topic in self.client.create("a", "b").topics]
+        self.assertEqual(codes, [0, 0])
+        (wide,) = self.client.create("wide", partitions=5).topics
+        self.assertEqual(wide.error_code, ErrorCode.POLICY_VIOLATION)
+        self.assertIn("max.partitions.per.broker = 6", wide.error_message)
+        request = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name="a", count=6, assignments=None)], timeout_ms=1000
+        )
+        (grown,) = self.client.ask(request, 3).results
+        self.assertEqual(grown.error_code, ErrorCode.POLICY_VIOLATION)
+        auto = self.client.metadata("c", "d", auto_create=True)
+        self.assertEqual([topic.error_code for topic in auto.topics], [0, ErrorCode.POLICY_VIOLATION])
+        (one,) = self.client.create("e").topics
+        self.assertIn("max.topics = 4", one.error_message)
+        found = self.client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
+        self.assertEqual(found.coordinators[0].error_code, 0)

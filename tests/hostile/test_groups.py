@@ -13,7 +13,7 @@ from logbus.wire.messages.offsets import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from tests.handlers.groupkit import GroupCase, commit, fetch_committed
+from tests.handlers.groupkit import GroupCase, Member, commit, fetch_committed
 from tests.hostile.logs import logged
 
 T0 = ("t", 0)
@@ -223,3 +223,95 @@ class ManyGroupsTests(GroupCase):
         self.server.reactor.advance(11)
         self.assertEqual(self.client.ask(beat, 1).error_code, 0)
         self.assertEqual(len(self.server.broker.group_coordinator.groups()), 2)
+
+
+class MuchMetadataTests(GroupCase):
+    """Clients whose members tell much, in ever more groups."""
+
+    config = {**GroupCase.config, "group.members.max.bytes": str(5_000_000)}
+
+    def join(self, group: str, size: int) -> Member:
+        """A member of the classic protocol that brings so many bytes; one of before version 4 needs no id."""
+        member = self.member(group, session_timeout_ms=300_000)
+        member.send_join(version=3, protocols={"range": b"m" * size})
+        self.server.reactor.advance(4)
+        return member
+
+    def used(self) -> int:
+        """What all groups keep, as they say themselves."""
+        return sum(group.memory for group in self.server.broker.group_coordinator.groups())
+
+    def test_all_groups_share_the_room(self) -> None:
+        """
+        What members tell is bounded over all groups: those that find no room are told to try again, and the log says
+        it once; when members go, there is room for others.
+        """
+        members = []
+        with logged() as lines:
+            for n in range(8):
+                member = self.join(f"hog{n}", 1_000_000)
+                expected = ErrorCode.NONE if n < 4 else ErrorCode.COORDINATOR_NOT_AVAILABLE
+                self.assertEqual(member.joined().error_code, expected, n)
+                members.append(member)
+        self.assertEqual(len([line for line in lines if "group.members.max.bytes" in line]), 1)
+        self.assertLess(self.used(), 5_000_000)
+        # One that is there may go on, and join again with what it brought.
+        members[0].send_join(version=3, protocols={"range": b"m" * 1_000_000})
+        self.server.reactor.advance(4)
+        self.assertEqual(members[0].joined().error_code, 0)
+        members[1].leave(version=2)
+        self.server.reactor.advance(2)
+        self.assertEqual(self.join("honest", 1_000_000).joined().error_code, 0)
+
+    def test_members_of_the_consumer_protocol(self) -> None:
+        """
+        Subscriptions of the consumer protocol count, too.
+        """
+        codes = []
+        for n in range(12):
+            beat = ConsumerGroupHeartbeatRequest(
+                group_id=f"g{n}",
+                member_id="m",
+                member_epoch=0,
+                rebalance_timeout_ms=60_000,
+                subscribed_topic_names=[f"{number:05}" + "t" * 240 for number in range(3000)],
+                topic_partitions=[],
+            )
+            codes.append(self.client.ask(beat, 1).error_code)
+        fit = codes.count(0)
+        self.assertEqual(codes, [0] * fit + [ErrorCode.COORDINATOR_NOT_AVAILABLE] * (12 - fit))
+        self.assertTrue(4 <= fit <= 6, fit)
+        self.assertLess(self.used(), 5_000_000)
+
+    def test_groups_that_were_read_back(self) -> None:
+        """
+        What groups of the log keep counts after a restart.
+        """
+        for n in range(4):
+            member = self.join(f"hog{n}", 1_000_000)
+            self.assertEqual(member.joined().error_code, 0)
+            member.send_sync({member.member_id: b""})
+            member.answer()
+        self.restart()
+        self.assertGreater(self.used(), 4_000_000)
+        full = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        self.assertEqual(self.join("more", 1_000_000).joined().error_code, full)
+
+
+class ManyIdsTests(GroupCase):
+    """Clients that are given an id, and do not come back with it."""
+
+    config = {**GroupCase.config, "group.members.max.bytes": "20000"}
+
+    def test_ids_count(self) -> None:
+        """
+        Ids that are given to newcomers take memory, and are counted.
+        """
+        given = 0
+        while given < 200:
+            member = self.member(f"g{given % 7}")
+            member.send_join()
+            if member.joined().error_code != ErrorCode.MEMBER_ID_REQUIRED:
+                break
+            given += 1
+        self.assertTrue(40 <= given <= 70, given)

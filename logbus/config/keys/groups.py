@@ -27,6 +27,14 @@ GROUP_MAX_COUNT = int32(
     at_least=1,
 )
 
+GROUP_MEMBERS_MAX_BYTES = int64(
+    "group.members.max.bytes",
+    256 * 1024 * 1024,
+    "Most bytes that a broker keeps of what the members of all groups have told it: their metadata, subscriptions and "
+    "names. Members that would take more are told to try again.",
+    at_least=0,
+)
+
 GROUP_COORDINATOR_REBALANCE_PROTOCOLS = texts(
     "group.coordinator.rebalance.protocols",
     ("classic", "consumer"),

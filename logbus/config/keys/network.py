@@ -104,6 +104,13 @@ FETCH_MAX_BYTES = int32(
 MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS = int32(
     "max.incremental.fetch.session.cache.slots", 1000, "Fetch sessions kept at a time (KIP-227).", at_least=0
 )
+MAX_INCREMENTAL_FETCH_SESSION_CACHE_PARTITIONS = int32(
+    "max.incremental.fetch.session.cache.partitions",
+    100_000,
+    "Most partitions that all fetch sessions remember together, and ten times what a consumer's session may remember. "
+    "Each takes up to 600 bytes of memory. A client that wants more fetches without a session.",
+    at_least=0,
+)
 MAX_REQUEST_PARTITION_SIZE_LIMIT = int32(
     "max.request.partition.size.limit",
     2000,

@@ -9,6 +9,22 @@ AUTO_CREATE_TOPICS_ENABLE = boolean(
     "auto.create.topics.enable", True, "Whether a topic that a client asks for is created when it does not exist."
 )
 DELETE_TOPIC_ENABLE = boolean("delete.topic.enable", True, "Whether topics can be deleted.")
+MAX_TOPICS = int32(
+    "max.topics",
+    10_000,
+    "Most topics of a cluster, internal ones apart. Whoever wants one more is refused with POLICY_VIOLATION, also "
+    "where it would be created because it was asked for.",
+    at_least=0,
+    dynamic=CLUSTER,
+)
+MAX_PARTITIONS_PER_BROKER = int32(
+    "max.partitions.per.broker",
+    20_000,
+    "Most partition replicas of a cluster for each of its live brokers, those of internal topics apart. Requests for "
+    "more are refused with POLICY_VIOLATION.",
+    at_least=0,
+    dynamic=CLUSTER,
+)
 NUM_PARTITIONS = int32("num.partitions", 1, "Partitions of a topic that is created without a number.", at_least=1)
 DEFAULT_REPLICATION_FACTOR = int16(
     "default.replication.factor", 1, "Replicas of a topic that is created without a number.", at_least=1

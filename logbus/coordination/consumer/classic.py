@@ -74,7 +74,7 @@ class ClassicMembers:
                 assignor=None,
                 classic=ClassicProtocols(joining.session_timeout_ms, joining.protocols),
             )
-            group.update(now, wants, member)
+            group.update(now, wants, member, settings.admit)
             # What it does not name it has given up; one that gives up everything before it joins names nothing.
             position = group.advance(now, member_id, by_id(subscription.owned_partitions, group.topics))
         group.heard(now, member_id)

@@ -25,6 +25,7 @@ from logbus.coordination.consumer.reconciliation import reconcile
 from logbus.coordination.consumer.targets import Targets
 from logbus.coordination.consumer.topics import TopicsView
 from logbus.coordination.igroup import Change, GroupType
+from logbus.coordination.requests import any_size
 from logbus.errors import ApiError, ErrorCode
 from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
 
@@ -51,6 +52,7 @@ class ConsumerSettings:
     :ivar max_size: most members.
     :ivar classic_min_session_ms: shortest session timeout that a classic member may ask for.
     :ivar classic_max_session_ms: longest.
+    :ivar admit: counts the bytes by which what members told is about to grow, or raises ApiError.
     """
 
     session_timeout_ms: int = 45_000
@@ -58,6 +60,7 @@ class ConsumerSettings:
     max_size: int = 2**31 - 1
     classic_min_session_ms: int = 6000
     classic_max_session_ms: int = 1_800_000
+    admit: Callable[[int], None] = any_size
 
 
 @frozen
@@ -113,6 +116,11 @@ class ConsumerGroup:
     def protocol_type(self) -> str:
         """Always ``consumer``."""
         return PROTOCOL_TYPE
+
+    @property
+    def memory(self) -> int:
+        """About how many bytes it keeps of what its members told."""
+        return sum(member.memory for member in self.ledger.members.values())
 
     @property
     def size(self) -> int:
@@ -296,7 +304,7 @@ class ConsumerGroup:
         else:
             member = membership.stay(self.ledger, beat)
         before = self.ledger.position(beat.member_id)
-        self.update(now, _updated(member, beat), member)
+        self.update(now, _updated(member, beat), member, settings.admit)
         after = self.advance(now, beat.member_id, beat.owned)
         self.heard(now, beat.member_id)
         told = beat.is_full or beat.epoch != before.epoch or after.assigned != before.assigned
@@ -304,10 +312,16 @@ class ConsumerGroup:
 
     # The parts of a request, for classic members too.
 
-    def update(self, now: float, member: Member, before: Member) -> None:
-        """Note what a member wants; the group's epoch and targets follow."""
-        is_new = member.member_id not in self.ledger.members
+    def update(self, now: float, member: Member, before: Member, admit: Callable[[int], None]) -> None:
+        """
+        Note what a member wants; the group's epoch and targets follow.
+
+        :raise ApiError: from ``admit``.
+        """
+        known = self.ledger.members.get(member.member_id)
+        is_new = known is None
         if is_new or member != before:
+            admit(member.memory - (0 if known is None else known.memory))
             self.ledger.set_member(member.member_id, member)
         if is_new or (member.topics, member.regex) != (before.topics, before.regex):
             self.targets.subscriptions_changed(int(now * 1000))

@@ -9,6 +9,7 @@ from enum import IntEnum
 from attrs import frozen
 
 from logbus.coordination.consumer.partitions import NOTHING, Partitions, union
+from logbus.coordination.igroup import MEMBER_BYTES, TEXT_BYTES
 
 JOINING = 0
 """The epoch of a member that owns nothing yet."""
@@ -69,6 +70,16 @@ class Member:
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
     classic: ClassicProtocols | None = None
+
+    @property
+    def memory(self) -> int:
+        """About how many bytes it takes."""
+        texts = (self.member_id, self.instance_id, self.rack_id, self.client_id, self.regex)
+        size = MEMBER_BYTES + sum(len(text) for text in texts if text)
+        size += sum(map(len, self.topics)) + TEXT_BYTES * len(self.topics)
+        if self.classic is not None:
+            size += sum(TEXT_BYTES + len(name) + len(metadata) for name, metadata in self.classic.protocols)
+        return size
 
 
 @frozen
