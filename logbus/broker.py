@@ -202,6 +202,8 @@ class Broker(OrderedService):
         self.store: Any = metadata_store(config, reactor, wall_clock) if store is None else store
         self.metadata = ClusterMetadata("")
         self.replicas = Replicas(self.broker_id, self.logs, self._topic_config)
+        self.logs.mover.bytes_per_second = lambda: config.get(keys.REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND)
+        self.logs.mover.exclusively = self.replicas.swap_log
         self.replicas.exists = lambda topic, number: self.metadata.partition(TopicPartition(topic, number)) is not None
         self.purgatory = Purgatory(reactor)
         leaders_rate, followers_rate = replication_rates(config, reactor)

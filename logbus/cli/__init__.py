@@ -18,6 +18,7 @@ A command's module is imported when the command runs: ``logbus --help`` imports 
     partition_health.py  what is wrong with partitions
     starting.py   ``cluster start``;  supervisor.py  the brokers that it runs
     stopping.py   ``cluster shutdown-broker``
+    log_dirs.py   the log directories of a broker
     metadata.py   metadata in files, out of one store and into another
     dumping.py    what is in the files of a data directory, and what is wrong with it;  index_dumping.py  of indexes
     group_dumping.py, transaction_dumping.py  the records of ``__consumer_offsets`` and ``__transaction_state`` in words

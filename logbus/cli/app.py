@@ -73,6 +73,7 @@ app = LazyGroup(
         "transactions": ("logbus.cli.transactions:transactions", "Show transactions; find and end those that hang."),
         "configs": ("logbus.cli.configs:configs", "Show and change settings of topics and brokers."),
         "cluster": ("logbus.cli.clusters:cluster", "Show the cluster; move leaders and replicas; run a cluster."),
+        "log-dirs": ("logbus.cli.log_dirs:log_dirs", "Show log directories; move partitions between them."),
         "metadata": ("logbus.cli.metadata:metadata", "Move metadata between a data directory and ZooKeeper."),
         "audit": ("logbus.cli.audit:audit", "Compare what was consumed with what was published."),
         "pipeline": ("logbus.cli.pipeline:pipeline", "Load, count, join and check topics with Spark."),

@@ -60,7 +60,7 @@ def _entry(given: Any) -> tuple[TopicPartition, Replicas]:
     if len(set(replicas)) < len(replicas):
         raise BadPlan(f"{name} names a broker twice: {replicas}")
     if any(directory != "any" for directory in given.get("log_dirs") or ()):
-        raise BadPlan(f'{name}: "log_dirs" can only be "any": replicas do not move between the directories of a broker')
+        raise BadPlan(f'{name}: "log_dirs" can only be "any"; logbus log-dirs move chooses a directory of a broker')
     return name, tuple(replicas)
 
 

@@ -26,6 +26,7 @@ from logbus import __version__
 from logbus.client.cluster import Cluster, Node, Topic
 from logbus.client.configs import ConfigAdmin, ConfigEntry, ConfigSource, Resource, ResourceType, problem
 from logbus.client.groups import GroupAdmin
+from logbus.client.log_dirs import LogDirAdmin
 from logbus.client.offsets import list_offsets
 from logbus.client.options import InvalidOption, checked, integer, seconds, shown, text
 from logbus.client.options import cluster as is_cluster
@@ -110,7 +111,7 @@ class ClusterDescription:
     nodes: tuple[Node, ...]
 
 
-class AdminClient(ConfigAdmin, GroupAdmin, PlacementAdmin, TransactionAdmin):
+class AdminClient(ConfigAdmin, GroupAdmin, LogDirAdmin, PlacementAdmin, TransactionAdmin):
     """
     :param cluster: closed by its owner, not by the client.
     :param timeout: seconds the brokers may take to do what is asked.

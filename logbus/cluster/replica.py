@@ -309,6 +309,15 @@ class Replica:
         if not partition.is_leader:
             self._tell(ENOUGH)
 
+    def replace_log(self, log: Log) -> None:
+        """Use another log with the same records: it was moved to another log directory."""
+        self.log = log
+        self._look_at_synced()
+        self._keep_synced()
+        # Whoever waits for records waits for those of the old one.
+        self._tell(ENOUGH)
+        self._tell_followers(ENOUGH)
+
     def configure(self, config: TopicConfig) -> None:
         """Swap the topic's settings."""
         self.log.configure(config)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from attrs import define, field
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, DeferredLock, succeed
 from twisted.logger import Logger
 from zope.interface import implementer
 
@@ -20,6 +20,7 @@ from logbus.config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import NO_EPOCH, TopicPartition
 from logbus.storage.log import Log
+from logbus.storage.log_mover import Swap
 from logbus.storage.manager import LogManager
 
 __all__ = ["Replica", "Replicas", "Watcher"]
@@ -73,6 +74,7 @@ class Replicas:
     leaderless: Callable[[Replica], object] = field(default=lambda replica: None, init=False)
     _by_partition: dict[tuple[str, int], Replica] = field(factory=dict, init=False)
     _failed: dict[tuple[str, int], ApiError] = field(factory=dict, init=False)
+    _changing: DeferredLock = field(factory=DeferredLock, init=False)
     _log = Logger()
 
     def __len__(self) -> int:
@@ -132,7 +134,7 @@ class Replicas:
     # The controller's side.
 
     def become(self, states: Sequence[PartitionState]) -> Deferred[PartitionErrors]:
-        return Deferred.fromCoroutine(self._become(states))
+        return self._changing.run(Deferred.fromCoroutine, self._become(states))
 
     async def _become(self, states: Sequence[PartitionState]) -> PartitionErrors:
         errors: dict[TopicPartition, ApiError] = {}
@@ -204,6 +206,31 @@ class Replicas:
         if given.leader < 0 and self.broker_id in (*given.isr, *given.eligible):
             self.leaderless(replica)
 
+    def swap_log(self, name: TopicPartition, swap: Swap) -> Deferred[None]:
+        """
+        Give a replica another log with the same records, while it gets no other role. Until then whoever appends is
+        told to try again.
+
+        :param swap: ends the appends to the old log, and gives the new one.
+        """
+
+        async def run() -> None:
+            replica = self._by_partition.get(name)
+            if replica is None:
+                await swap()
+                return
+            partition = replica.partition
+            leader = -1 if partition.is_leader else partition.leader_and_isr.leader
+            if leader >= 0:
+                await self.fetcher.unfollow(name)
+            try:
+                replica.replace_log(await swap())
+            finally:
+                if leader >= 0 and self._by_partition.get(name) is replica:
+                    self.fetcher.follow(replica, leader)
+
+        return self._changing.run(Deferred.fromCoroutine, run())
+
     def _tell(self, replica: Replica, *, led: bool) -> None:
         """Let the listeners know who leads now."""
         partition = replica.partition
@@ -230,7 +257,7 @@ class Replicas:
         self._tell(replica, led=led)
 
     def remove(self, topic_partitions: Sequence[TopicPartition]) -> Deferred[PartitionErrors]:
-        return Deferred.fromCoroutine(self._remove(topic_partitions))
+        return self._changing.run(Deferred.fromCoroutine, self._remove(topic_partitions))
 
     async def _remove(self, topic_partitions: Sequence[TopicPartition]) -> PartitionErrors:
         errors: dict[TopicPartition, ApiError] = {}

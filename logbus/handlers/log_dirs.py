@@ -1,7 +1,7 @@
 """
-Where this broker's logs are, and how large: DescribeLogDirs.
+This broker's log directories: DescribeLogDirs, AlterReplicaLogDirs.
 
-Kafka's tools ask it of every broker, ``kafka-reassign-partitions`` before it moves anything.
+Kafka's tools ask the first of every broker, ``kafka-reassign-partitions`` before it moves anything.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection
 from attrs import define
 
 from logbus.cluster.replicas import Replicas
-from logbus.errors import ErrorCode
+from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.routing import serves, task
 from logbus.model import TopicPartition
 from logbus.net.context import RequestContext
@@ -19,6 +19,10 @@ from logbus.net.time_slices import TimeSlice
 from logbus.storage.directory import LogDirectory
 from logbus.wire.connection import Request
 from logbus.wire.messages.log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -29,7 +33,7 @@ from logbus.wire.messages.log_dirs import (
 
 @define(eq=False)
 class LogDirHandlers:
-    """Serves what operators want to know of log directories."""
+    """Serves what operators want to know of log directories, and moves logs between them."""
 
     _replicas: Replicas
 
@@ -69,5 +73,50 @@ class LogDirHandlers:
                 topic.partitions.append(
                     DescribeLogDirsPartition(partition_index=name.partition, partition_size=log.size, offset_lag=lag)
                 )
+        for name, future in directory.futures.items():
+            current = self._replicas.logs.get(name)
+            if current is not None and (wanted is None or name in wanted):
+                topic = topics.setdefault(name.topic, DescribeLogDirsTopic(name=name.topic))
+                topic.partitions.append(
+                    DescribeLogDirsPartition(
+                        partition_index=name.partition,
+                        partition_size=future.size,
+                        offset_lag=max(0, current.log_end_offset - future.log_end_offset),
+                        is_future_key=True,
+                    )
+                )
         result.topics = list(topics.values())
         return result
+
+    @serves(34, 1, 2)
+    @task
+    async def alter_replica_log_dirs(self, context: RequestContext, request: Request) -> AlterReplicaLogDirsResponse:
+        message: AlterReplicaLogDirsRequest = request.message
+        time_slice = context.time_slice(request)
+        topics: dict[str, AlterReplicaLogDirTopicResult] = {}
+        for wanted in message.dirs:
+            for topic in wanted.topics:
+                result = topics.setdefault(topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name))
+                for number in topic.partitions:
+                    answer = AlterReplicaLogDirPartitionResult(partition_index=number)
+                    result.partitions.append(answer)
+                    try:
+                        self._move(TopicPartition(topic.name, number), wanted.path)
+                    except ApiError as error:
+                        answer.error_code = error.code
+                    if time_slice.used():
+                        await time_slice.next()
+        return AlterReplicaLogDirsResponse(results=list(topics.values()))
+
+    def _move(self, partition: TopicPartition, path: str) -> None:
+        mover = self._replicas.logs.mover
+        directory = mover.directory_at(path)
+        try:
+            self._replicas.get(*partition)
+        except ApiError as error:
+            if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                raise
+            # It may be assigned to this broker later, by the same tool.
+            mover.prefer(partition, directory)
+            raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{partition} is not on this broker yet") from None
+        mover.move(partition, directory)

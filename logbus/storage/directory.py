@@ -35,6 +35,9 @@ class LogDirectory:
     One log directory.
 
     :ivar logs: the logs in it, by partition.
+    :ivar futures: copies of logs in other directories, which will take their places, by partition.
+    :ivar interrupted_moves: partitions that were being copied here when the broker stopped.
+    :ivar ignored: names of logs that are not to be opened.
     :ivar meta: whose it is, as far as ``meta.properties`` says.
     :ivar is_new: no broker served from it before; if it stands in the place of another, what that one held is gone.
     :ivar unclean_shutdown: it was not closed cleanly: who held records meanwhile may have more.
@@ -47,6 +50,9 @@ class LogDirectory:
     _new_log: Callable[[TopicPartition, IDisk, str], Log]
     _seconds: Callable[[], float]
     logs: dict[TopicPartition, Log] = field(factory=dict, init=False)
+    futures: dict[TopicPartition, Log] = field(factory=dict, init=False)
+    interrupted_moves: list[TopicPartition] = field(factory=list, init=False)
+    ignored: set[str] = field(factory=set, init=False)
     leftovers: list[str] = field(factory=list, init=False)
     meta: Meta | None = field(default=None, init=False)
     is_new: bool = field(default=False, init=False)
@@ -93,8 +99,14 @@ class LogDirectory:
             if name.endswith(names.DELETE_SUFFIX):
                 self.leftovers.append(name)
                 continue
+            if name.endswith(names.FUTURE_SUFFIX):
+                self.leftovers.append(name)
+                copied = names.future_partition_of(name)
+                if copied is not None:
+                    self.interrupted_moves.append(copied)
+                continue
             partition = names.partition_of(name)
-            if partition is None:
+            if partition is None or name in self.ignored:
                 continue
             log = self._new_log(partition, self.disk, name)
             entry = marker.get(name)
@@ -242,7 +254,7 @@ class LogDirectory:
         """Where logs begin, if that is not where their first segments do."""
         return {
             partition: log.log_start_offset
-            for partition, log in self.logs.items()
+            for partition, log in (*self.futures.items(), *self.logs.items())
             if log.log_start_offset > log.segments[0].base_offset
         }
 
@@ -257,7 +269,7 @@ class LogDirectory:
 
     def checkpoint_high_watermarks(self) -> Deferred[None]:
         """Put down what each log has committed."""
-        marks = {partition: log.high_watermark for partition, log in self.logs.items()}
+        marks = {partition: log.high_watermark for partition, log in (*self.futures.items(), *self.logs.items())}
         return self._write_offsets(checkpoints.HIGH_WATERMARKS, marks)
 
     def checkpoint_cleaned_offsets(self) -> Deferred[None]:

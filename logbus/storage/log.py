@@ -188,7 +188,8 @@ class Log:
         durability = self._durability
         if durability is None:
             if self.is_closed:
-                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.partition} was closed or deleted")
+                # It was deleted, or is moving to another log directory: whoever asks again learns which.
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.partition}: the log was closed")
             transactions.aborted_index(self, self.segments[-1])
             self.segments[-1].activate()
             durability = self._durability = Durability(self)
@@ -628,3 +629,7 @@ class Log:
             self.flushed_end_offset = self.recovery_point
         durability, self._durability = self._durability, None
         return (durability.close() if durability is not None else succeed(None)).addCallback(close_files)
+
+    def reopen(self) -> None:
+        """Take appends again after :meth:`close`."""
+        self.is_closed = False

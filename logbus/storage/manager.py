@@ -30,6 +30,7 @@ from logbus.storage.files import FileCache
 from logbus.storage.housekeeping import Housekeeping
 from logbus.storage.istorage import IDeletePolicy, IDisk, Lane
 from logbus.storage.log import Log
+from logbus.storage.log_mover import LogMover, settle_moves
 from logbus.storage.restorer import LogRestorer
 from logbus.storage.retention import TimeAndSize
 from logbus.storage.scrubber import LogScrubber
@@ -81,6 +82,7 @@ class LogManager:
     space: SpaceMonitor = field(init=False)
     scrubber: LogScrubber = field(init=False)
     restorer: LogRestorer = field(init=False)
+    mover: LogMover = field(init=False)
     _creating: dict[TopicPartition, list[Deferred[Log]]] = field(factory=dict, init=False)
     _log = Logger()
 
@@ -134,6 +136,21 @@ class LogManager:
     @restorer.default
     def _repairs(self) -> LogRestorer:
         return LogRestorer(self.directories, self.housekeeping.timers, self.cleaner, self.damage)
+
+    @mover.default
+    def _moves(self) -> LogMover:
+        return LogMover(
+            self.directories,
+            self.housekeeping.timers,
+            self.cleaner,
+            self.restorer,
+            self._new_log,
+            self.housekeeping.remove_trees_later,
+            self._unique,
+        )
+
+    def _unique(self) -> uuid.UUID:
+        return uuid.UUID(int=self.jitter.getrandbits(128), version=4)
 
     def _new_log(self, partition: TopicPartition, disk: IDisk, directory: str) -> Log:
         return Log(
@@ -191,6 +208,7 @@ class LogManager:
         except ConfigError:
             await self._let_go()
             raise
+        settle_moves(self.directories, lambda what: self._log.error("{what}", what=what))
         opening = [Deferred.fromCoroutine(directory.open()) for directory in self.directories]
         errors: list[StorageError] = []
         bug: Exception | None = None
@@ -272,6 +290,7 @@ class LogManager:
         self.housekeeping.start()
         self.cleaner.start()
         self.scrubber.start()
+        self.mover.resume()
 
     def close(self) -> Deferred[None]:
         """Sync and close all logs, and leave the markers of a clean stop."""
@@ -280,6 +299,7 @@ class LogManager:
     async def _close(self) -> None:
         await self.scrubber.stop()
         await self.restorer.stop()
+        await self.mover.stop()
         await self.cleaner.stop()
         self.housekeeping.stop()
         for log in self:
@@ -335,7 +355,9 @@ class LogManager:
         online = [directory for directory in self.directories if directory.is_online]
         if not online:
             raise StorageError("no log directory is online")
-        directory = min(online, key=lambda candidate: len(candidate.logs))
+        directory = self.mover.preferred.pop(partition, None)
+        if directory is None or not directory.is_online:
+            directory = min(online, key=lambda candidate: len(candidate.logs))
         await directory.disk.submit(Lane.BACKGROUND, _prepare, directory.disk, name, topic_id)
         log = self._new_log(partition, directory.disk, name)
         if config is not None:
@@ -358,8 +380,7 @@ class LogManager:
             if log is None or not directory.is_online:
                 continue
             await log.close()
-            unique = uuid.UUID(int=self.jitter.getrandbits(128), version=4)
-            gone = names.deleted_directory(partition, unique)
+            gone = names.deleted_directory(partition, self._unique())
             await directory.disk.submit(Lane.BACKGROUND, _rename_for_good, directory.disk, log.directory, gone)
             self.housekeeping.remove_trees_later(directory.disk, [gone], log.config.file_delete_delay_ms)
 

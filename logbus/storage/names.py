@@ -27,7 +27,12 @@ PARTITION_METADATA = "partition.metadata"
 SPACE_TEST = "space-test"
 """Written to a directory that was full, and removed at once, to learn whether it has space again."""
 
+MOVED = "moved"
+"""In a log's directory: the log is being moved, or was moved, to another log directory."""
+
 DELETE_SUFFIX = "-delete"
+FUTURE_SUFFIX = "-future"
+"""Ends the name of a directory that a log is being copied to (KIP-113)."""
 MAX_NAME = 255
 
 _DIRECTORY = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})")
@@ -72,3 +77,23 @@ def deleted_directory(partition: TopicPartition, unique: uuid.UUID) -> str:
     """``<topic>-<partition>.<uuid>-delete``, the topic cut short where a file system would not take the name."""
     suffix = f"-{partition.partition}.{unique.hex}{DELETE_SUFFIX}"
     return partition.topic[: MAX_NAME - len(suffix)] + suffix
+
+
+def future_directory(partition: TopicPartition, unique: uuid.UUID) -> str:
+    """
+    ``<topic>-<partition>.<uuid>-future``.
+
+    :raises ValueError: a file system would not take the name.
+    """
+    name = f"{partition}.{unique.hex}{FUTURE_SUFFIX}"
+    if len(name) > MAX_NAME:
+        raise ValueError(f"the name of topic {partition.topic!r} is too long for its logs to be moved")
+    return name
+
+
+def future_partition_of(directory: str) -> TopicPartition | None:
+    """The partition that is being copied to a directory of that name; None if it is not such a name."""
+    name, _, unique = directory.removesuffix(FUTURE_SUFFIX).rpartition(".")
+    if not directory.endswith(FUTURE_SUFFIX) or len(unique) != 32:
+        return None
+    return partition_of(name)

@@ -66,7 +66,7 @@ class Broker:
     :param config: settings by Kafka's names, such as ``{"num.partitions": 3}``; a value is a text, a number, a bool, or
         a list of them.
     :param data_dir: where the data goes and stays; None: a temporary directory that is removed when the broker is
-        closed, and at the latest when the process ends.
+        closed, and at the latest when the process ends. ``log.dirs`` in ``config`` replaces it.
     :param in_process: False runs ``twistd -n logbus`` as a subprocess, which :meth:`kill` can kill.
     :param timeout: seconds to wait for a start or a stop.
 
@@ -316,7 +316,7 @@ class _InProcess:
         from logbus.ilogbus import Listener
 
         try:
-            view = ConfigView.load(set={**config, "log.dirs": str(data_dir)})
+            view = ConfigView.load(set={"log.dirs": str(data_dir), **config})
             refuse_unenforced(view, ())
             listeners = [Listener(name, name, f"tcp:{port}:interface=127.0.0.1") for name, port in ports.items()]
             self._service = BrokerService(self._reactor, view, listeners)

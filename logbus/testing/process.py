@@ -57,13 +57,14 @@ class BrokerProcess:
         log: Path | None = None,
     ) -> None:
         command = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()", "-n", "--pidfile="]
-        command += ["logbus", "--data-dir", str(data_dir)]
+        command += ["logbus", "--data-dir", config.get("log.dirs", str(data_dir))]
         for listener in listeners:
             command += ["--listen", listener]
         for address in advertised:
             command += ["--advertise", address]
         for key, value in config.items():
-            command += ["--set", f"{key}={value}"]
+            if key != "log.dirs":
+                command += ["--set", f"{key}={value}"]
         self.addresses: Mapping[str, str] = {}
         self._lines: list[str] = []
         self._log = None if log is None else log.open("a", encoding="utf-8", buffering=1)

@@ -71,6 +71,8 @@ NOT_METRICS = {
 CLIENT_KEYS = {
     "auto.offset.reset",
     "batch.size",
+    "fetch.max.wait.ms",
+    "fetch.min.bytes",
     "group.id",
     "group.version",
     "transaction.version",

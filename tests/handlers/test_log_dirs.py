@@ -1,12 +1,21 @@
-"""DescribeLogDirs."""
+"""DescribeLogDirs and AlterReplicaLogDirs."""
 
 from __future__ import annotations
 
 from logbus.errors import ErrorCode, StorageError
+from logbus.records.batch import iter_batches
+from logbus.storage.istorage import Lane
 from logbus.storage.space import DiskSpace
 from logbus.testing.simulation.disk import MemoryDisk
-from logbus.wire.messages.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest, DescribeLogDirsResponse
-from tests.handlers.kit import HandlerCase, MemoryBroker, a_batch, produce_request
+from logbus.wire.messages.log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from tests.handlers.kit import HandlerCase, MemoryBroker, a_batch, content, produce_request
 
 
 class LogDirTests(HandlerCase):
@@ -66,3 +75,72 @@ class LogDirTests(HandlerCase):
         first, second = self.ask(4).results
         self.assertEqual((first.error_code, second.error_code), (0, ErrorCode.KAFKA_STORAGE_ERROR))
         self.assertEqual((second.log_dir, second.topics), ("/second", []))
+
+
+class MoveTests(HandlerCase):
+    """AlterReplicaLogDirs (KIP-113)."""
+
+    def setUp(self) -> None:
+        self.server = MemoryBroker(disks=[MemoryDisk("/first"), MemoryDisk("/second")]).start()
+        self.addCleanup(self.server.close)
+        self.client = self.server.connect()
+        self.server.create("t", 1)
+
+    def move(self, path: str, topic: str = "t", *partitions: int, version: int = 2) -> list[int]:
+        wanted = AlterReplicaLogDirTopic(name=topic, partitions=list(partitions or (0,)))
+        request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[wanted])])
+        (result,) = self.client.ask(request, version).results
+        return [each.error_code for each in result.partitions]
+
+    def where(self) -> list[tuple[str, int, int, bool]]:
+        """Directory, size, lag, and whether it is a copy that is being filled, of each log of the topic."""
+        found = self.client.ask(DescribeLogDirsRequest(topics=None), 4).results
+        return [
+            (each.log_dir, one.partition_size, one.offset_lag, one.is_future_key)
+            for each in found
+            for topic in each.topics
+            for one in topic.partitions
+        ]
+
+    def test_moved(self) -> None:
+        """The copy is shown while it is filled; then clients go on with it, without being told."""
+        for number in range(3):
+            self.client.ask(produce_request(a_batch(b"%d" % number)), 9)
+        size = self.server.broker.replicas.get("t", 0).log.size
+        disk = self.server.disks[0]
+        disk.held.add(Lane.READ)
+        self.assertEqual(self.move("/second"), [0])
+        self.assertEqual(self.where(), [("/first", size, 0, False), ("/second", 0, 3, True)])
+        disk.held.clear()
+        disk.release(Lane.READ)
+        self.client.turn(0.1)
+        self.assertEqual(self.where(), [("/second", size, 0, False)])
+        answer = self.client.ask(produce_request(a_batch(b"3")), 9)
+        self.assertEqual(answer.responses[0].partition_responses[0].base_offset, 3)
+        found = content(self.client.fetch())
+        self.assertEqual([header.base_offset for _, header in iter_batches(found)], [0, 1, 2, 3])
+
+    def test_every_version(self) -> None:
+        """To where it is already: nothing happens."""
+        self.assertEqual([self.move("/first", version=version) for version in (1, 2)], [[0], [0]])
+
+    def test_refused(self) -> None:
+        """Directories and partitions that are not there."""
+        self.assertEqual(self.move("/third"), [ErrorCode.LOG_DIR_NOT_FOUND])
+        self.assertEqual(self.move("/second", "t", 0, 5), [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+        self.server.disks[1].fail(StorageError("broken"))
+        self.assertEqual(self.move("/second"), [ErrorCode.KAFKA_STORAGE_ERROR])
+
+    def test_deleted(self) -> None:
+        """A topic that is deleted while it moves leaves nothing behind."""
+        self.client.ask(produce_request(a_batch(b"v")), 9)
+        disk = self.server.disks[0]
+        disk.held.add(Lane.READ)
+        self.move("/second")
+        self.server.now(self.server.broker.topic_admin.delete_topics(["t"]))
+        disk.held.clear()
+        disk.release(Lane.READ)
+        self.client.turn(61)
+        self.assertEqual(self.where(), [])
+        names = [name for each in self.server.disks for name in each.names("") if name.startswith("t-")]
+        self.assertEqual(names, [])

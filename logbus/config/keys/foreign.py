@@ -66,9 +66,10 @@ FOREIGN_BROKER_KEYS: Mapping[str, str] = {
     "group.coordinator.new.enable": "there is one group coordinator for all protocols",
     "group.coordinator.append.linger.ms": "commits are written at once",
     "log.dir.failure.timeout.ms": _KRAFT,
-    "alter.log.dirs.replication.quota.window.num": "partitions do not move between directories of a broker",
-    "alter.log.dirs.replication.quota.window.size.seconds": "partitions do not move between directories of a broker",
-    "replica.alter.log.dirs.io.max.bytes.per.second": "partitions do not move between directories of a broker",
+    "alter.log.dirs.replication.quota.window.num": "replica.alter.log.dirs.io.max.bytes.per.second needs no window",
+    "alter.log.dirs.replication.quota.window.size.seconds": (
+        "replica.alter.log.dirs.io.max.bytes.per.second needs no window"
+    ),
     "zookeeper.clientCnxnSocket": _JVM,
     "zookeeper.metadata.migration.enable": _KRAFT,
     "zookeeper.sync.time.ms": "it has no effect in Kafka either",

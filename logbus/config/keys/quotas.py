@@ -45,3 +45,10 @@ FOLLOWER_REPLICATION_THROTTLED_RATE = int64(
     at_least=0,
     dynamic=PER_BROKER,
 )
+REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND = int64(
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+    LONG_MAX,
+    "Bytes a second that are copied when logs move between the log directories of a broker.",
+    at_least=1,
+    dynamic=PER_BROKER,
+)

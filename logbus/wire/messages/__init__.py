@@ -51,7 +51,7 @@ _FAMILIES = {
     },
     "sasl": {17: "SaslHandshake", 36: "SaslAuthenticate"},
     "elections": {43: "ElectLeaders", 45: "AlterPartitionReassignments", 46: "ListPartitionReassignments"},
-    "log_dirs": {35: "DescribeLogDirs"},
+    "log_dirs": {34: "AlterReplicaLogDirs", 35: "DescribeLogDirs"},
     "transactions": {
         22: "InitProducerId",
         24: "AddPartitionsToTxn",

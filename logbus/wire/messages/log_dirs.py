@@ -1,5 +1,5 @@
 """
-What is in a broker's log directories: DescribeLogDirs (35).
+A broker's log directories: AlterReplicaLogDirs (34) moves logs between them, DescribeLogDirs (35) shows what is there.
 """
 
 from __future__ import annotations
@@ -69,3 +69,50 @@ class DescribeLogDirsResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = field("3+", default=0, ignorable=True)
     results: list[DescribeLogDirsResult] = field(factory=list)
+
+
+@struct
+class AlterReplicaLogDirTopic:
+    """Partitions of one topic."""
+
+    name: String
+    partitions: list[Int32]
+
+
+@struct
+class AlterReplicaLogDir:
+    """Partitions that are to be in one directory."""
+
+    path: String
+    topics: list[AlterReplicaLogDirTopic]
+
+
+@message(34, versions="1-2", flexible="2+")
+class AlterReplicaLogDirsRequest:
+    """Move logs of the broker that is asked to other log directories of it (KIP-113)."""
+
+    dirs: list[AlterReplicaLogDir]
+
+
+@struct
+class AlterReplicaLogDirPartitionResult:
+    """Whether one log is being moved."""
+
+    partition_index: Int32
+    error_code: Int16 = 0
+
+
+@struct
+class AlterReplicaLogDirTopicResult:
+    """The same of one topic."""
+
+    topic_name: String
+    partitions: list[AlterReplicaLogDirPartitionResult] = field(factory=list)
+
+
+@message(34, versions="1-2", flexible="2+")
+class AlterReplicaLogDirsResponse:
+    """The answer to :class:`AlterReplicaLogDirsRequest`: the copying has begun, not ended."""
+
+    throttle_time_ms: Int32 = 0
+    results: list[AlterReplicaLogDirTopicResult] = field(factory=list)

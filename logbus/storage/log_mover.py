@@ -1,0 +1,430 @@
+"""
+Moves logs between the log directories of a broker (KIP-113; Kafka: ``ReplicaAlterLogDirsManager``).
+
+A copy, the *future log*, is filled in the other directory while the *current log* goes on. Once it has caught up, the
+current log takes no more appends for some milliseconds, the future log gets the rest and takes its place.
+
+A crash loses nothing, because both logs are equal and on stable storage while they trade places:
+
+1. ``moved`` is written into the current log's directory, durably. A start that finds it there and the partition in
+   another directory, too, takes the other one.
+2. The future log's directory gets the partition's name, durably.
+3. The broker uses the future log. The files of the former one go after ``file.delete.delay.ms``.
+
+A start that finds a future log removes it and begins the move anew.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from attrs import define, field
+from twisted.internet.defer import Deferred, succeed
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.errors import ApiError, ErrorCode, LogbusError, StorageError
+from logbus.model import NO_EPOCH, TopicPartition
+from logbus.storage import names
+from logbus.storage.cleaner import LogCleaner
+from logbus.storage.directory import LogDirectory
+from logbus.storage.istorage import IDisk, Lane
+from logbus.storage.log import Log
+from logbus.storage.pace import Pace
+from logbus.storage.restorer import LogRestorer
+from logbus.storage.segment import Segment
+from logbus.timers import Timers
+
+CHUNK = 1 << 20
+"""Bytes copied at a time; a larger batch is copied whole."""
+
+MAX_PREFERRED = 10_000
+"""Partitions that are not here yet for which a directory is remembered."""
+
+Swap = Callable[[], Awaitable[Log]]
+"""Puts the future log in the place of the current one, and gives it."""
+
+
+async def _swap_at_once(partition: TopicPartition, swap: Swap) -> None:
+    """The default for logs that nobody else uses."""
+    await swap()
+
+
+class MoveCancelled(LogbusError):
+    """The log is to stay where it is, or is gone."""
+
+
+@define(eq=False)
+class LogMove:
+    """
+    One log on its way to another directory.
+
+    :ivar current: the log that is copied.
+    :ivar future: the copy, once it was begun.
+    """
+
+    partition: TopicPartition
+    current: Log
+    origin: LogDirectory
+    destination: LogDirectory
+    future: Log | None = None
+    cancelled: bool = False
+
+
+@define(eq=False)
+class LogMover:
+    """
+    Moves logs, one at a time, in the order in which they were asked for.
+
+    :ivar bytes_per_second: asked before each move (``replica.alter.log.dirs.io.max.bytes.per.second``).
+    :ivar exclusively: runs a swap while nobody else gives the partition another log or role.
+    :ivar moves: those under way, by partition; the first one is being copied.
+    :ivar preferred: directories for partitions that are not on this broker yet.
+    """
+
+    _directories: Sequence[LogDirectory]
+    _timers: Timers
+    _cleaner: LogCleaner
+    _restorer: LogRestorer
+    _new_log: Callable[[TopicPartition, IDisk, str], Log]
+    _remove_later: Callable[[IDisk, list[str], int], None]
+    _unique: Callable[[], uuid.UUID]
+    bytes_per_second: Callable[[], float] = lambda: float("inf")
+    exclusively: Callable[[TopicPartition, Swap], Awaitable[None]] = _swap_at_once
+    moves: dict[TopicPartition, LogMove] = field(factory=dict, init=False)
+    preferred: dict[TopicPartition, LogDirectory] = field(factory=dict, init=False)
+    _pace: Pace = field(init=False)
+    _stopped: bool = field(default=False, init=False)
+    _idle: Deferred[None] | None = field(default=None, init=False)
+    _log = Logger()
+
+    @_pace.default
+    def _our_pace(self) -> Pace:
+        return Pace(self._timers)
+
+    # -- What operators ask for
+
+    def directory_at(self, path: str) -> LogDirectory:
+        """
+        The log directory at a path.
+
+        :raise ApiError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR: it is offline.
+        """
+        for directory in self._directories:
+            if directory.disk.root == path:
+                if not directory.is_online:
+                    raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory {path} is offline")
+                return directory
+        known = ", ".join(directory.disk.root for directory in self._directories)
+        raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path!r} is not a log directory of this broker; it has: {known}")
+
+    def prefer(self, partition: TopicPartition, directory: LogDirectory) -> None:
+        """Have a log that does not exist yet created in a directory."""
+        if partition in self.preferred or len(self.preferred) < MAX_PREFERRED:
+            self.preferred[partition] = directory
+
+    def move(self, partition: TopicPartition, destination: LogDirectory) -> None:
+        """
+        Move a log, in the background; a move of it that is under way ends. To where it is already: only that.
+
+        :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION: there is no such log; INVALID_TOPIC_EXCEPTION: its name is too
+            long for a future log.
+        """
+        origin = next((one for one in self._directories if partition in one.logs and one.is_online), None)
+        if origin is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} is not on this broker")
+        under_way = self.moves.get(partition)
+        if under_way is not None and under_way.destination is destination:
+            return
+        try:
+            names.future_directory(partition, uuid.UUID(int=0))
+        except ValueError as problem:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(problem)) from None
+        self.cancel(partition)
+        if origin is not destination:
+            self.moves[partition] = LogMove(partition, origin.logs[partition], origin, destination)
+            self._begin()
+
+    def cancel(self, partition: TopicPartition) -> None:
+        """Leave a log where it is, unless its future log is taking its place right now."""
+        move = self.moves.pop(partition, None)
+        if move is not None:
+            move.cancelled = True
+            self._pace.hurry()
+
+    def resume(self) -> None:
+        """Begin the moves anew that the last stop interrupted."""
+        for directory in self._directories:
+            interrupted, directory.interrupted_moves = directory.interrupted_moves, []
+            for partition in interrupted if directory.is_online else ():
+                try:
+                    self.move(partition, directory)
+                except ApiError as error:
+                    self._log.info("{partition} is not moved: {error}", partition=partition, error=error.message)
+
+    def stop(self) -> Deferred[None]:
+        """Copy no more; fires when nothing does. A swap that has begun is finished first."""
+        self._stopped = True
+        self._pace.hurry()
+        return succeed(None) if self._idle is None else self._idle
+
+    # -- Work
+
+    def _begin(self) -> None:
+        if self._idle is not None or self._stopped:
+            return
+        self._idle = Deferred()
+
+        def failed(failure: Failure) -> None:
+            self._log.failure("moving logs failed", failure)
+
+        def ended(_: object) -> None:
+            idle, self._idle = self._idle, None
+            if idle is not None:
+                idle.callback(None)
+
+        Deferred.fromCoroutine(self._move_all()).addErrback(failed).addCallback(ended)
+
+    async def _move_all(self) -> None:
+        while self.moves and not self._stopped:
+            move = next(iter(self.moves.values()))
+            try:
+                await self._move(move)
+            except MoveCancelled:
+                self._log.info("{partition} is not moved", partition=move.partition)
+            except (ApiError, StorageError) as error:
+                self._log.error(
+                    "{partition} cannot be moved to {root}, and stays where it is: {error}",
+                    partition=move.partition,
+                    root=move.destination.disk.root,
+                    error=error,
+                )
+            except Exception:
+                self._log.failure("{partition} cannot be moved", partition=move.partition)
+            # Not in a "finally": a coroutine that is collected must not wait.
+            await self._give_up(move)
+
+    async def _give_up(self, move: LogMove) -> None:
+        """Forget a move that is over, and remove its future log if that was not needed."""
+        if self.moves.get(move.partition) is move:
+            del self.moves[move.partition]
+        future, move.future = move.future, None
+        if future is None:
+            return
+        move.destination.futures.pop(move.partition, None)
+        await future.close()
+        if move.destination.is_online and not self._stopped:
+            self._remove_later(future.disk, [future.directory], 0)
+
+    async def _move(self, move: LogMove) -> None:
+        disk, partition = move.destination.disk, move.partition
+        self._check(move)
+        directory = names.future_directory(partition, self._unique())
+        await disk.submit(Lane.BACKGROUND, disk.make_directory, directory)
+        future = Log(
+            partition,
+            disk,
+            directory,
+            config=move.current.config,
+            settings=move.current.settings,
+            files=move.current.files,
+            wall_clock=move.current.wall_clock,
+            jitter=move.current.jitter,
+            topic_id=move.current.topic_id,
+        )
+        future.create(move.current.log_start_offset)
+        move.future = move.destination.futures[partition] = future
+        self._log.info("{partition} is being copied to {root}", partition=partition, root=disk.root)
+        self._pace.bytes_per_second = self.bytes_per_second()
+        await self._copy(move, future)
+        await self.exclusively(partition, partial(self._swap, move, future))
+
+    def _check(self, move: LogMove) -> None:
+        """
+        :raise MoveCancelled: the log is to stay, is gone, or another one has its name.
+        """
+        if move.cancelled or self._stopped or move.origin.logs.get(move.partition) is not move.current:
+            raise MoveCancelled
+
+    async def _copy(self, move: LogMove, future: Log, *, held: bool = False) -> None:
+        """
+        Copy until nothing is missing.
+
+        :param held: nothing is appended meanwhile: be quick.
+        """
+        current, pace = move.current, self._pace
+        pace.begin()
+        while True:
+            self._check(move)
+            _align(current, future)
+            found = current.read(future.log_end_offset, CHUNK)
+            if found.data is None:
+                if future.log_end_offset < current.log_end_offset:
+                    raise ApiError(
+                        ErrorCode.KAFKA_STORAGE_ERROR,
+                        f"the log has no batch at offset {future.log_end_offset} or behind it, but ends at "
+                        f"{current.log_end_offset}",
+                    )
+                return
+            try:
+                data = await current.disk.submit(Lane.READ, found.data.read)
+            except EOFError:
+                continue  # It was truncated meanwhile.
+            self._check(move)
+            if _align(current, future):
+                continue
+            future.configure(current.config)
+            future.append_as_follower(data)
+            pace.moved(len(data))
+            if pace.is_due and not held:
+                await pace.rest()
+
+    async def _swap(self, move: LogMove, future: Log) -> Log:
+        """
+        Put the future log in the place of the current one.
+
+        :raise MoveCancelled: as :meth:`_copy`.
+        :raise StorageError: a disk failed.
+        """
+        current, origin, destination, partition = move.current, move.origin, move.destination, move.partition
+        self._check(move)
+        with self._cleaner.paused([current]) as cleaner_off, self._restorer.paused([current]) as restorer_off:
+            await restorer_off
+            await cleaner_off
+            try:
+                # Whoever appends, or waits for a sync, is refused, and tries again.
+                await current.close()
+                await self._copy(move, future, held=True)
+                future.high_watermark = current.high_watermark
+                await future.durability.write_back_and_wait()
+                future.segments[-1].seal()
+                await future.close()
+                if future.flushed_end_offset < future.log_end_offset:
+                    raise destination.disk.failure or StorageError(f"{future.directory} was not synced")
+                await destination.checkpoint_start_offsets()
+                await destination.checkpoint_high_watermarks()
+                await origin.disk.submit(Lane.BACKGROUND, origin.disk.replace, _moved(current), b"")
+                name = names.partition_directory(partition)
+                self._remove_former(destination.disk, name, partition)
+                await destination.disk.submit(
+                    Lane.BACKGROUND, _rename_for_good, destination.disk, future.directory, name
+                )
+            except Exception:
+                current.reopen()
+                await self._take_back(origin, current)
+                raise
+            log = self._adopted(move, future, name)
+        del origin.logs[partition], destination.futures[partition]
+        destination.logs[partition] = log
+        move.future = None
+        # Not at once: somebody may be reading it.
+        self._timers.call_later(
+            current.config.file_delete_delay_ms / 1000,
+            lambda: self._remove_former(origin.disk, current.directory, partition),
+        )
+        self._log.info(
+            "{partition} was moved from {old} to {new}: {size} bytes",
+            partition=partition,
+            old=origin.disk.root,
+            new=destination.disk.root,
+            size=log.size,
+        )
+        return log
+
+    def _remove_former(self, disk: IDisk, name: str, partition: TopicPartition) -> None:
+        """Remove the files of a log that was moved away, unless that was done and another log has their name."""
+        if disk.failure is None and disk.exists(f"{name}/{names.MOVED}"):
+            gone = names.deleted_directory(partition, self._unique())
+            disk.rename(name, gone)
+            self._remove_later(disk, [gone], 0)
+
+    async def _take_back(self, origin: LogDirectory, current: Log) -> None:
+        if origin.is_online:
+            try:
+                await origin.disk.submit(Lane.BACKGROUND, origin.disk.unlink, _moved(current))
+            except StorageError:
+                pass  # The directory is offline now, as it has said.
+
+    def _adopted(self, move: LogMove, future: Log, name: str) -> Log:
+        """The future log under its final name."""
+        current = move.current
+        log = self._new_log(move.partition, future.disk, name)
+        segments = []
+        for old in future.segments:
+            segment = Segment(future.disk, future.files, name, old.base_offset, old.created_ms)
+            segment.size, segment.first_timestamp = old.size, old.first_timestamp
+            segment.max_timestamp, segment.max_timestamp_offset = old.max_timestamp, old.max_timestamp_offset
+            segments.append(segment)
+        log.config, log.topic_id, log.topic_id_saved = current.config, future.topic_id, future.topic_id_saved
+        log.restored(tuple(segments), future.log_start_offset, future.log_end_offset, future.flushed_end_offset)
+        log.epochs, log.producers = future.epochs, future.producers
+        log.high_watermark, log.leader_epoch = current.high_watermark, current.leader_epoch
+        return log
+
+
+def settle_moves(directories: Sequence[LogDirectory], warn: Callable[[str], None]) -> None:
+    """
+    Decide at a start, before logs are opened, what is left of moves: see the three steps above.
+
+    :param warn: takes a sentence for the log.
+    """
+    online = [directory for directory in directories if directory.is_online]
+    moved: list[tuple[LogDirectory, TopicPartition, str]] = []
+    elsewhere: set[TopicPartition] = set()
+    for directory in online:
+        for name in directory.disk.names(""):
+            partition = names.partition_of(name)
+            if partition is None:
+                continue
+            if directory.disk.exists(f"{name}/{names.MOVED}"):
+                moved.append((directory, partition, name))
+            else:
+                elsewhere.add(partition)
+    for directory, partition, name in moved:
+        if partition in elsewhere:
+            directory.ignored.add(name)
+            directory.leftovers.append(name)
+        elif len(online) == len(directories):
+            directory.disk.unlink(f"{name}/{names.MOVED}")
+        else:
+            directory.ignored.add(name)
+            warn(
+                f"{directory.disk.root}/{name} is not used: {partition} was being moved to another log directory, and "
+                "not all of them work"
+            )
+
+
+def _moved(log: Log) -> str:
+    return f"{log.directory}/{names.MOVED}"
+
+
+def _align(current: Log, future: Log) -> bool:
+    """
+    Cut a future log to what the current one has, as a follower does with its leader's, and move its start.
+
+    :return: whether something was cut.
+    """
+    if future.log_end_offset < current.log_start_offset:
+        # Retention was faster than the copying.
+        future.restart_at(current.log_start_offset)
+        return True
+    future.advance_start(current.log_start_offset)
+    common = min(future.log_end_offset, current.log_end_offset)
+    epoch = future.epochs.latest
+    if epoch != NO_EPOCH:
+        there = current.end_offset_for_epoch(epoch)
+        common = min(common, max(there.offset, 0))
+        if there.epoch != epoch:
+            common = min(common, max(future.epochs.end_offset_for(there.epoch, future.log_end_offset).offset, 0))
+    if common >= future.log_end_offset:
+        return False
+    future.truncate_to(common)
+    return True
+
+
+def _rename_for_good(disk: IDisk, old: str, new: str) -> None:
+    """Runs in a lane."""
+    disk.rename(old, new)
+    disk.sync_directory("")

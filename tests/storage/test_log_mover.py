@@ -1,0 +1,324 @@
+"""Logs that move between the log directories of a broker."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.config.topic import TopicConfig
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
+from logbus.storage.istorage import Lane
+from logbus.storage.log import Log
+from logbus.storage.manager import LogManager
+from logbus.testing.simulation.disk import Choice, Crashed, MemoryDisk, no_space
+from tests.storage.builders import PARTITION, a_manager, batch, read_all
+from tests.storage.test_crashes import result
+
+SMALL = TopicConfig(segment_bytes=400, index_interval_bytes=100)
+
+
+class Machine:
+    """Two disks, and a manager of the logs on them."""
+
+    def __init__(self, *disks: MemoryDisk) -> None:
+        self.disks = disks or (MemoryDisk("/a"), MemoryDisk("/b"))
+        self.clock = Clock()
+        self.manager: LogManager = a_manager(*self.disks, clock=self.clock, default_config=SMALL)
+
+    def open(self) -> Machine:
+        result(self.manager.open())
+        self.manager.start_housekeeping()
+        return self
+
+    def create(self, count: int = 30) -> Log:
+        """A log on the first disk."""
+        log: Log = result(self.manager.create(PARTITION))
+        assert log.disk is self.disks[0]
+        append(log, count)
+        return log
+
+    def move(self, to: int = 1) -> None:
+        self.manager.mover.move(PARTITION, self.manager.directories[to])
+
+    def moved(self) -> Log:
+        """Let time pass until nothing moves any more; the log then."""
+        for _ in range(1000):
+            if not self.manager.mover.moves:
+                break
+            self.clock.advance(0.1)
+        log = self.manager.get(PARTITION)
+        assert log is not None
+        return log
+
+    def names(self, disk: int) -> list[str]:
+        """The directories on a disk."""
+        return sorted(name for name in self.disks[disk].names("") if name.startswith("orders-"))
+
+    def restarted(self, restart: Callable[[MemoryDisk], MemoryDisk]) -> Machine:
+        return Machine(*map(restart, self.disks)).open()
+
+
+def append(log: Log, count: int, epoch: int = 1) -> None:
+    """Batches of one record that says its offset and epoch."""
+    for _ in range(count):
+        log.append_as_leader(batch(b"%d in %d" % (log.log_end_offset, epoch)), epoch)
+    log.high_watermark = log.log_end_offset
+
+
+class MoveTests(SynchronousTestCase):
+    """From one directory to another."""
+
+    def test_moved(self) -> None:
+        """Records, settings, id, epochs and producers come along; the old files go after their time."""
+        machine = Machine().open()
+        log = machine.create()
+        log.append_as_leader(batch(b"x", producer_id=7, producer_epoch=0, base_sequence=0), 2)
+        log.advance_start(5)
+        before = read_all(log)
+        machine.move()
+        moved = machine.moved()
+        self.assertIsNot(moved, log)
+        self.assertEqual((moved.disk.root, moved.directory), ("/b", "orders-0"))
+        self.assertEqual(read_all(moved), before)
+        self.assertEqual((moved.log_start_offset, moved.config), (5, SMALL))
+        self.assertEqual(moved.epoch_at(30), 2)
+        self.assertIsNotNone(moved.producers.get(7))
+        self.assertTrue(log.is_closed)
+        append(moved, 10, 3)
+        machine.clock.advance(SMALL.file_delete_delay_ms / 1000 + 1)
+        self.assertEqual((machine.names(0), machine.names(1)), ([], ["orders-0"]))
+        result(machine.manager.close())
+        again = machine.restarted(MemoryDisk.after_kill)
+        found = again.manager.get(PARTITION)
+        assert found is not None
+        self.assertEqual(read_all(found), read_all(moved))
+        self.assertEqual(found.log_start_offset, 5)
+
+    def test_empty(self) -> None:
+        """An empty log moves, too, and goes on at its end."""
+        machine = Machine().open()
+        log = machine.create(0)
+        log.restart_at(77)
+        machine.move()
+        moved = machine.moved()
+        self.assertEqual((moved.disk.root, moved.log_end_offset), ("/b", 77))
+        append(moved, 1)
+        self.assertEqual([offset for offset, _ in read_all(moved)], [77])
+
+    def test_there_and_back(self) -> None:
+        """At once, while the first directory still has the old files."""
+        machine = Machine().open()
+        before = read_all(machine.create())
+        for to, root in ((1, "/b"), (0, "/a"), (1, "/b")):
+            machine.move(to)
+            moved = machine.moved()
+            self.assertEqual((moved.disk.root, read_all(moved)), (root, before))
+        machine.clock.advance(61)
+        self.assertEqual((machine.names(0), machine.names(1)), ([], ["orders-0"]))
+
+    def test_written_meanwhile(self) -> None:
+        """What is appended while the log is copied comes along, and what was truncated does not."""
+        machine = Machine().open()
+        log = machine.create(40)
+        machine.disks[0].held.add(Lane.READ)
+        machine.move()
+        append(log, 5)
+        machine.disks[0].release(Lane.READ, 1)  # Bytes of offsets that are cut now.
+        result(machine.manager.truncate({PARTITION: 20}))
+        append(log, 30, 2)
+        machine.disks[0].held.clear()
+        machine.disks[0].release(Lane.READ)
+        moved = machine.moved()
+        self.assertEqual(moved.disk.root, "/b")
+        self.assertEqual([value for _, value in read_all(moved)], [b"%d in %d" % (i, 1 + (i >= 20)) for i in range(50)])
+
+    def test_retention_meanwhile(self) -> None:
+        """Records that are given up behind what was copied need not be copied."""
+        machine = Machine().open()
+        log = machine.create(40)
+        machine.disks[0].held.add(Lane.READ)
+        machine.move()
+        self.assertEqual(result(machine.manager.delete_records(PARTITION, 30)), 30)
+        machine.disks[0].held.clear()
+        machine.disks[0].release(Lane.READ)
+        moved = machine.moved()
+        self.assertEqual((moved.disk.root, moved.log_start_offset), ("/b", 30))
+        self.assertEqual(read_all(moved), read_all(log))
+
+    def test_waiting_for_a_sync(self) -> None:
+        """Who waits for a sync while the logs trade places is refused, and may try again."""
+        machine = Machine().open()
+        log = machine.create(3)
+        result(log.flush())
+        append(log, 1)
+        for disk in machine.disks:
+            disk.held.add(Lane.SYNC)
+        running, waiting = log.flush(), log.flush()
+        machine.move()
+        machine.clock.advance(1)
+        for disk in machine.disks:
+            disk.held.clear()
+            disk.release(Lane.SYNC)
+        self.assertIsNone(self.successResultOf(running))
+        error = self.failureResultOf(waiting, ApiError).value
+        self.assertEqual(error.code, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.assertEqual(len(read_all(machine.moved())), 4)
+
+    def test_refused(self) -> None:
+        """Directories that are not there or do not work, partitions that are not here, names that are too long."""
+        machine = Machine().open()
+        machine.create()
+        mover = machine.manager.mover
+        self.assertIs(mover.directory_at("/b"), machine.manager.directories[1])
+        error = self.assertRaises(ApiError, mover.directory_at, "/c")
+        self.assertEqual(error.code, ErrorCode.LOG_DIR_NOT_FOUND)
+        self.assertIn("/a, /b", error.message)
+        there = machine.manager.directories[1]
+        error = self.assertRaises(ApiError, mover.move, TopicPartition("none", 0), there)
+        self.assertEqual(error.code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        long = TopicPartition("x" * 240, 0)
+        result(machine.manager.create(long))
+        error = self.assertRaises(ApiError, mover.move, long, machine.manager.directories[0])
+        self.assertEqual(error.code, ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+    def test_taken_back(self) -> None:
+        """To where it is: the move under way ends, and nothing is left of it."""
+        machine = Machine().open()
+        log = machine.create()
+        machine.disks[0].held.add(Lane.READ)
+        machine.move()
+        self.assertEqual(len(machine.names(1)), 1)
+        machine.move(0)
+        machine.disks[0].held.clear()
+        machine.disks[0].release(Lane.READ)
+        self.assertIs(machine.moved(), log)
+        machine.clock.advance(1)
+        self.assertEqual((machine.names(1), machine.manager.directories[1].futures), ([], {}))
+        append(log, 1)
+
+    def test_deleted_meanwhile(self) -> None:
+        """A partition that is deleted is not moved."""
+        machine = Machine().open()
+        machine.create()
+        machine.disks[0].held.add(Lane.READ)
+        machine.move()
+        result(machine.manager.delete(PARTITION))
+        machine.disks[0].held.clear()
+        machine.disks[0].release(Lane.READ)
+        machine.clock.advance(61)
+        self.assertIsNone(machine.manager.get(PARTITION))
+        self.assertEqual((machine.names(0), machine.names(1)), ([], []))
+
+    def test_no_space(self) -> None:
+        """A log that does not fit stays where it is, and takes appends as before."""
+        machine = Machine().open()
+        log = machine.create()
+        machine.disks[1].faults = lambda op, path: no_space() if op == "write" and path.endswith(".log") else None
+        machine.move()
+        self.assertIs(machine.moved(), log)
+        append(log, 1)
+        machine.clock.advance(1)
+        self.assertEqual(machine.names(1), [])
+
+    def test_swap_that_fails(self) -> None:
+        """A disk that fails as the logs trade places leaves the current log in use."""
+        machine = Machine().open()
+        log = machine.create()
+        machine.disks[1].faults = lambda op, path: OSError(5, "I/O") if op == "rename" else None
+        machine.move()
+        self.assertIs(machine.moved(), log)
+        self.assertFalse(machine.manager.directories[1].is_online)
+        append(log, 5)
+        self.assertIsNone(self.successResultOf(log.flush()))
+        self.assertFalse(machine.disks[0].exists("orders-0/moved"))
+
+    def test_interrupted_by_a_stop(self) -> None:
+        """A move that a stop interrupted begins anew with the next start."""
+        machine = Machine().open()
+        before = read_all(machine.create())
+        machine.disks[0].held.add(Lane.READ)
+        machine.move()
+        closing = machine.manager.close()
+        machine.disks[0].held.clear()
+        machine.disks[0].release(Lane.READ)
+        result(closing)
+        again = machine.restarted(MemoryDisk.after_kill)
+        moved = again.moved()
+        self.assertEqual((moved.disk.root, read_all(moved)), ("/b", before))
+        again.clock.advance(61)
+        self.assertEqual((again.names(0), again.names(1)), ([], ["orders-0"]))
+
+    def test_the_other_directory_is_offline(self) -> None:
+        """Where the marker of a move is found and a directory is missing, nobody can tell which log is the newer."""
+        machine = Machine().open()
+        machine.create()
+        machine.disks[0].replace("orders-0/moved", b"")
+        broken = machine.disks[1].after_kill()
+        broken.faults = lambda op, path: OSError(5, "I/O")
+        again = Machine(machine.disks[0].after_kill(), broken)
+        again.disks[1].failure = again.disks[1].offline()
+        result(again.manager.open())
+        self.assertIsNone(again.manager.get(PARTITION))
+        self.assertEqual(again.names(0), ["orders-0"])
+
+    def test_preferred_directory(self) -> None:
+        """A log that is made later goes where it was wanted."""
+        machine = Machine().open()
+        machine.manager.mover.prefer(PARTITION, machine.manager.directories[1])
+        log = result(machine.manager.create(PARTITION))
+        self.assertEqual(log.disk.root, "/b")
+
+
+class CrashTests(SynchronousTestCase):
+    """The machine stops before the N-th step of either disk: every acknowledged record is in exactly one log."""
+
+    def each_crash(self, restart: Callable[[MemoryDisk], MemoryDisk], which: int) -> int:
+        for step in range(10_000):
+            machine = Machine()
+            ours, other = machine.disks[which], machine.disks[1 - which]
+            synced = 0
+            ours.on_crash = lambda other=other: setattr(other, "crashed", True)
+            try:
+                machine.open()
+                log = machine.create(12)
+                result(log.flush())
+                synced = 12
+                ours.crash_at = ours.steps + step
+                machine.move()
+                moved = machine.moved()
+                if ours.crashed:
+                    raise Crashed("while moving")
+                append(moved, 3, 2)
+                result(moved.flush())
+                synced = 15
+                machine.clock.advance(61)
+            except Crashed:
+                pass
+            self.flushLoggedErrors(Crashed)
+            again = machine.restarted(restart)
+            found = again.moved()
+            values = [value for _, value in read_all(found)]
+            wanted = [b"%d in %d" % (i, 1 + (i >= 12)) for i in range(15)]
+            self.assertEqual(values[:synced], wanted[:synced], f"step {step}")
+            self.assertEqual(values, wanted[: len(values)], f"step {step}")
+            append(found, 1, 3)
+            if not ours.crashed:
+                return step
+        raise AssertionError("it never ended")
+
+    def test_kill(self) -> None:
+        """Everything written is there."""
+        for which in (0, 1):
+            self.assertGreater(self.each_crash(MemoryDisk.after_kill, which), 5)
+
+    def test_power_cut(self) -> None:
+        """What was not synced is gone, or there, or some of it."""
+        for which in (0, 1):
+            for mode in ("lose", "keep", "tear"):
+                rng = random.Random(which)
+                steps = self.each_crash(lambda disk: disk.after_power_cut(Choice(mode, rng)), which)  # noqa: B023
+                self.assertGreater(steps, 5)
