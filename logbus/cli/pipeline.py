@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sys
@@ -163,11 +164,12 @@ class Job:
         Run a job in a session of its own. SIGINT and SIGTERM have it stop in order; the second one ends the process.
 
         :param work: the job, its options bound.
-        :returns: its report, which is written to the file also.
+        :returns: its report, which is written to the file also; so is that of a job that failed after all.
         :raise LogbusError: why it failed.
         """
+        from logbus.pipeline.errors import PipelineError
         from logbus.pipeline.jobs.watching import Watch
-        from logbus.pipeline.session import session
+        from logbus.pipeline.session import keep_on_sigterm, session
 
         settings = {"spark.ui.showConsoleProgress": "false", **self.settings}
         watch = Watch() if self.quiet else Watch(lambda line: click.echo(f"{self.name}: {line}", err=True))
@@ -184,15 +186,27 @@ class Job:
             # In the main thread Spark would have a handler of its own, which asks Java in the middle of another call.
             with ThreadPoolExecutor(1) as other:
                 name = f"logbus {self.name}"
-                spark = other.submit(session, name, master=self.master, settings=settings, quiet=self.quiet).result()
+                watch.tell("starts Spark")
+                # Spark's own words are for those who look for a mistake in Spark.
+                spark = other.submit(session, name, master=self.master, settings=settings, quiet=True).result()
+                keep_on_sigterm(spark)
             has_begun = True
+            pages = spark.sparkContext.uiWebUrl
+            watch.tell(f"Spark {spark.version} runs on {spark.sparkContext.master}{(pages and f'; see {pages}') or ''}")
             done = _done(spark, work, watch)
+        except PipelineError as e:
+            if (report := getattr(e, "report", None)) is not None:
+                self._write(report)
+            raise
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-        if self.report is not None:
-            Path(self.report).write_text(json.dumps(done.as_json(), indent=2) + "\n")
+        self._write(done.as_json())
         return done
+
+    def _write(self, report: Mapping[str, Any]) -> None:
+        if self.report is not None:
+            Path(self.report).write_text(json.dumps(report, indent=2) + "\n")
 
 
 def _done(spark: SparkSession, work: Callable[[SparkSession, Watch], R], watch: Watch) -> R:
@@ -213,12 +227,19 @@ def _done(spark: SparkSession, work: Callable[[SparkSession, Watch], R], watch: 
             spark.stop()
 
 
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    return record.getMessage() != "Exception while sending command."
+
+
 def _hush(spark: SparkSession) -> None:
     """Have Spark not write what the error of a job tells, with all of Java's stack; LOGBUS_DEBUG shows it."""
     if os.environ.get("LOGBUS_DEBUG"):
         return
     from pyspark.logger import PySparkLogger
 
+    # What these say when Java ends is said by the job's error.
+    cast(Any, spark.sparkContext)._accumulatorServer.handle_error = lambda *_: None
+    logging.getLogger().addFilter(_not_of_py4j)
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
     log4j: Any = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 @click.option("--right-schema", metavar="SCHEMA", help="The same of RIGHT.")
 @click.option("--left-time", metavar="FIELD", default="", help="LEFT's event time; else the record's is taken.")
 @click.option("--right-time", metavar="FIELD", default="", help="The same of RIGHT.")
+@click.option("--left-into", metavar="COLUMN", default="", help="One column for all of LEFT's JSON: l.COLUMN.FIELD.")
+@click.option("--right-into", metavar="COLUMN", default="", help="The same of RIGHT.")
 @click.option("--table", "is_table", is_flag=True, help="RIGHT is a table: its newest record of each key counts.")
 @click.option(
     "--on", "on", multiple=True, required=True, metavar="LEFT=RIGHT", help="What must be equal; may be repeated."
@@ -59,6 +61,8 @@ def join(
     right_schema: str | None,
     left_time: str,
     right_time: str,
+    left_into: str,
+    right_into: str,
     is_table: bool,
     on: tuple[str, ...],
     select: tuple[str, ...],
@@ -70,6 +74,7 @@ def join(
     source_settings: tuple[str, ...],
     checkpoint: str,
     every: float | None,
+    max_late_share: float,
     kafka: Mapping[str, str],
     job: Job,
     **given: Any,
@@ -93,9 +98,11 @@ def join(
 
     reading = {**kafka, **source_of(source_settings)}
     mine = Stream(
-        source={"subscribe": left, **reading}, payload=_payload("left", left_schema, left_time), watermark=watermark
+        source={"subscribe": left, **reading},
+        payload=_payload("left", left_schema, left_time, left_into),
+        watermark=watermark,
     )
-    payload = _payload("right", right_schema, right_time)
+    payload = _payload("right", right_schema, right_time, right_into)
     theirs: Stream | TableTopic = (
         TableTopic(source={"subscribe": right, **kafka}, payload=payload)
         if is_table
@@ -113,17 +120,23 @@ def join(
         after=after,
         kind=kind,
         outputs=outputs_of(given, kafka, key),
-        running=Running(checkpoint, every),
+        running=Running(checkpoint, every, max_late_share),
     )
     done = job.run(lambda spark, watch: run(spark, options, watch))
     print_json(done.as_json())
 
 
-def _payload(side: str, schema: str | None, time: str) -> Payload:
+def _payload(side: str, schema: str | None, time: str, into: str) -> Payload:
+    from logbus.pipeline.errors import OptionError
     from logbus.pipeline.jobs.payloads import JsonPayload, RawPayload
 
     if schema is None:
-        if time:
-            raise click.UsageError(f"--{side}-time {time} needs --{side}-schema, with a field of this name")
+        for option, value in (("time", time), ("into", into)):
+            if value:
+                field = ", with a field of this name" if option == "time" else ""
+                raise click.UsageError(f"--{side}-{option} {value} needs --{side}-schema{field}")
         return RawPayload()
-    return JsonPayload(schema=text_of(schema), event_time=time)
+    try:
+        return JsonPayload(schema=text_of(schema), event_time=time, into=into)
+    except OptionError as e:
+        raise OptionError(f"--{side}-schema: {str(e).replace('--into', f'--{side}-into')}") from None

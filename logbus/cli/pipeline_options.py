@@ -138,6 +138,14 @@ def query_options(command: F) -> F:
             help="Go on, with a batch so often; else take what there is, and end.",
         ),
         click.option(
+            "--max-late-share",
+            type=click.FloatRange(0, 1),
+            metavar="SHARE",
+            default=0.01,
+            show_default=True,
+            help="Fail if more of the events than this are late, and so are left out; 1: never.",
+        ),
+        click.option(
             "--checkpoint",
             required=True,
             metavar="DIR",

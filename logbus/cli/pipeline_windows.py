@@ -45,6 +45,7 @@ def windows(
     source_settings: tuple[str, ...],
     checkpoint: str,
     every: float | None,
+    max_late_share: float,
     kafka: Mapping[str, str],
     job: Job,
     **given: Any,
@@ -78,7 +79,7 @@ def windows(
         by=groups,
         aggregates=named(aggregates, "--aggregate", "paid=sum(price)"),
         outputs=outputs_of(given, kafka, ["window_start", *groups]),
-        running=Running(checkpoint, every),
+        running=Running(checkpoint, every, max_late_share),
     )
     done = job.run(lambda spark, watch: run(spark, options, watch))
     print_json(done.as_json())

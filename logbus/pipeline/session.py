@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from logbus.pipeline import Missing, check_packages, register
 from logbus.pipeline.errors import OptionError, PipelineError, gist
@@ -97,7 +98,8 @@ def session(
             defaults["spark.log.level"] = "ERROR"
         else:
             # From the beginning. That Java warns of a module of Spark's cannot be helped.
-            defaults["spark.driver.extraJavaOptions"] = f'"-Dlog4j2.configurationFile={_QUIET}"'
+            java = "spark.driver.extraJavaOptions"
+            given[java] = f'"-Dlog4j2.configurationFile={_QUIET}" {given.get(java, "")}'.strip()
     builder = SparkSession.builder.appName(name)
     for key, value in {**defaults, **given}.items():
         builder = builder.config(key, value)
@@ -135,10 +137,30 @@ def ended(spark: SparkSession, seconds: float = 0.0) -> str:
         status = None if process is None else process.wait(seconds)
     except subprocess.TimeoutExpired:
         status = None
-    if status is None:
-        return ""
+    return "" if status is None else how_java_ended(status)
+
+
+def how_java_ended(status: int) -> str:
+    """
+    :param status: of the process, negative if it died of a signal. Java that ends by itself upon a signal adds 128.
+    """
+    number = -status if status < 0 else status - 128
+    if number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        return (
+            f"Spark's Java process was ended by {signal.Signals(number).name}, from outside; the job can be run again"
+        )
     how = f"by signal {-status}" if status < 0 else f"with status {status}"
     return f"Spark's Java process ended {how}; was there enough memory? --spark spark.driver.memory=2g gives it more"
+
+
+def keep_on_sigterm(spark: SparkSession) -> None:
+    """
+    Have the Java process that we have started ignore SIGTERM, as it does SIGINT: supervisors send it to all processes
+    of a job, and it is for us to end what is under way. When our process ends, Java does.
+    """
+    if getattr(spark.sparkContext._gateway, "proc", None) is not None:
+        misc: Any = spark._jvm.sun.misc  # type: ignore[union-attr]
+        misc.Signal.handle(misc.Signal("TERM"), misc.SignalHandler.SIG_IGN)
 
 
 def _root(error: Exception) -> Exception:

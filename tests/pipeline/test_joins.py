@@ -54,7 +54,7 @@ def streams(broker: Broker, views: str, buys: str, checkpoint: Path, **more: Any
         "select": {"user": "l.user", "price": "r.price"},
         "before": "5 minutes",
         "after": "1 hour",
-        "running": Running(str(checkpoint)),
+        "running": Running(str(checkpoint), max_late_share=1),
     }
     return JoinOptions(**{**given, **more})
 
@@ -80,6 +80,13 @@ def test_two_streams(spark: SparkSession, broker: Broker, tmp_path: Path) -> Non
     report = run(spark, asked)
     assert (report.rows_in, report.rows_out, report.late) == (2, 1, 1)
     assert in_table(spark, table) == sorted([*FOUND, bought("end", 8)], key=repr)
+    # The events' times may be what is equal, and be selected from both sides.
+    seen = Seen({})
+    times = {"mine": "l.event_time", "theirs": "r.event_time"}
+    on = {"event_time": "event_time"}
+    run(spark, streams(broker, "views", "buys", tmp_path / "times", on=on, select=times, outputs=[seen]))
+    found = [tuple(each.strftime("%H:%M") for each in row) for rows in seen.batches.values() for row in rows]
+    assert sorted(found) == [*[("01:00", "01:00")] * 8, ("09:00", "09:00")]
 
 
 def test_what_has_no_partner(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:

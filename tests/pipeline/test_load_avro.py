@@ -76,7 +76,7 @@ def test_avro(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     later = _framed(second, SECOND, user="v", at=BASE + 1, tags={}, page="p")
     fill(broker, topic, [later, whole])
     payload = AvroPayload(registry=registry, subject=f"{topic}-value", event_time="at", into="view")
-    with pytest.raises(OptionError, match="the column 'key' is one of the record's own"):
+    with pytest.raises(OptionError, match="the event's column 'key' has the name of one of the record's own"):
         AvroPayload(registry=registry, subject=f"{topic}-value", into="key")
     payload = AvroPayload(registry=registry, subject=f"{topic}-value", event_time="at")
     load(spark, broker, tmp_path, topic, payload=payload)

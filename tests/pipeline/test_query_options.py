@@ -6,7 +6,9 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 from unittest import TestCase
 
@@ -16,12 +18,14 @@ from hypothesis import strategies as st
 from pyspark.errors import StreamingQueryException
 
 from logbus.cli.pipeline import pipeline
+from logbus.model import TopicPartition
 from logbus.pipeline.errors import OptionError, PipelineError, gist
 from logbus.pipeline.jobs.durations import MOST, in_words, micros, spelled
 from logbus.pipeline.jobs.events import Stream
 from logbus.pipeline.jobs.joins import JoinOptions, TableTopic
 from logbus.pipeline.jobs.outputs import ToTopic
 from logbus.pipeline.jobs.payloads import JsonPayload
+from logbus.pipeline.jobs.progress import offset_lines, plan, progress_told, tasks_done
 from logbus.pipeline.jobs.streaming import Running, StreamReport, run_writer
 from logbus.pipeline.jobs.watching import Watch
 from logbus.pipeline.jobs.windows import Session, Sliding, Tumbling, WindowsOptions
@@ -201,6 +205,7 @@ class CommandTests(TestCase):
         self.refused("--payload json needs --schema", *one, "--size", "1 hour", "--payload", "json")
         sized = (*one, "--size", "1 hour")
         tabled = ("windows", "views", "--checkpoint", "c", "--to-table", "t", "--size", "1 hour")
+        self.refused("2.0 is not in the range 0<=x<=1", *sized, "--max-late-share", "2")
         self.refused("--partition-by is for --to-table", *sized, "--partition-by", "page")
         self.refused("--sink and --tasks are for --to-topic", *tabled, "--sink", "includeHeaders=true")
         self.refused("--sink and --tasks are for --to-topic", *tabled, "--tasks", "2")
@@ -218,6 +223,40 @@ class CommandTests(TestCase):
         self.refused("--left-time at needs --left-schema, with a field of this name", *two, "--left-time", "at")
         self.refused("after is 'soon'", *two, "--after", "soon")
         self.refused("'right' is not one of 'inner', 'left'", *two, "--kind", "right")
+
+    def test_schemas(self) -> None:
+        """Types that there are not, and names that are taken: with what would be right."""
+        out = ("--checkpoint", "c", "--to-topic", "x")
+        windows = ("windows", "views", *out, "--size", "1 hour", "--payload", "json", "--schema")
+        load = ("load", "views", "--table", "t", "--payload", "json", "--schema")
+        join = ("join", "views", "users", *out, "--on", "key=key", "--select", "a=l.a")
+        for command in (windows, load, (*join, "--left-schema"), (*join, "--right-schema")):
+            self.refused("'a STRNG' is no schema such as 'user STRING, at TIMESTAMP': there is no", *command, "a STRNG")
+            into = "--into" if "--schema" in command else command[-1].replace("schema", "into")
+            for name in ("Key", "offset", "timestamp", "topic"):
+                self.refused(
+                    f"the event's field {name!r} has the name of one of the record's own columns (headers, key, "
+                    f"offset, partition, timestamp, timestampType, topic): put the event into a column of its own, "
+                    f"such as {into} event, where the field is event.{name}",
+                    *(*command, f"a INT, {name} STRING"),
+                )
+        for name in ("hour", "date"):
+            self.refused(
+                f"the event's field {name!r} has the name of a directory (date, hour): put the event into a column of "
+                "its own, such as --into event",
+                *(*load, f"a INT, {name} STRING"),
+            )
+        self.refused("'key' has the name of one of the record's own", *load, "a INT", "--into", "key")
+        self.refused("'hour' has the name of a directory", *load, "a INT", "--into", "hour")
+        self.refused("no field 'at' for the event's time", *load, "a INT", "--event-time", "at")
+        self.refused("'at' is of type string; it must be a timestamp", *load, "at STRING", "--event-time", "at")
+        self.refused("no field 'a.x' for the event's time", *load, "a array<int>", "--event-time", "a.x")
+        self.refused("'Event_Time' is the event's time: say that it is", *windows, "Event_Time TIMESTAMP")
+        self.refused("--right-into x needs --right-schema", *join, "--right-into", "x")
+        # Where there are no directories, the names are free.
+        hours = ("--by", "hour", "--aggregate", "n", "--left-into", "event")
+        self.refused("No such option '--left-into'", *windows, "date DATE, hour INT", *hours)
+        self.refused("'n' is not NAME=VALUE", *windows, "date DATE, hour INT", *hours[:-2])
 
     def test_files_that_cannot_be_written(self) -> None:
         """They are refused before the work, and not after it."""
@@ -262,13 +301,13 @@ class InterruptTests(TestCase):
             "Job('x').run(lambda spark, watch: None)\n"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
-        self.assertEqual((done.returncode, done.stderr), (-signal.SIGINT, ""))
+        self.assertEqual((done.returncode, done.stderr), (-signal.SIGINT, "x: starts Spark\n"))
 
 
 class StartTests(TestCase):
     """A query that Spark starts, or does not."""
 
-    def ends(self, *says: str, failures: Sequence[str] = ()) -> int:
+    def ends(self, *says: str, failures: Sequence[str] = (), watch: Watch | None = None) -> int:
         """How often a query is started that ends with these words one after the other, and then as it should."""
         left = list(says)
         starts = 0
@@ -290,7 +329,7 @@ class StartTests(TestCase):
                 starts += 1
                 return Started()
 
-        run_writer(cast(Any, Writer()), StreamReport(), Watch(), failures)
+        run_writer(cast(Any, Writer()), StreamReport(), watch or Watch(), failures)
         return starts
 
     def test_a_machine_that_is_busy(self) -> None:
@@ -307,6 +346,62 @@ class StartTests(TestCase):
             self.ends("the first line\nand more")
         with self.assertRaisesRegex(PipelineError, "^batch 3: the disk is full$"):
             self.ends("[STREAM_FAILED] long words", failures=["batch 3: the disk is full"])
+
+    def test_a_job_that_is_stopped(self) -> None:
+        """Whoever stops it may have ended Spark's processes: what failed of that is told, and is no failure."""
+        told = list[str]()
+        watch = Watch(told.append)
+        watch.stop()
+        self.assertEqual(self.ends("[STREAM_FAILED] Query x terminated with exception: gone", watch=watch), 1)
+        self.assertEqual(told, ["the batch under way was given up, and is left to the next run: gone"])
+
+
+class ProgressTests(TestCase):
+    """What a job says while it is at work."""
+
+    def test_plans(self) -> None:
+        """How much there is to read, in how many batches."""
+        one, two = TopicPartition("views", 0), TopicPartition("views", 1)
+        self.assertEqual(
+            plan("views", {one: 5}, {one: 25, two: 10}, 20, "behind batch 3"),
+            "views: 30 offsets of 2 partitions to read, in 2 batches or more, behind batch 3",
+        )
+        self.assertEqual(plan("views", {}, {one: 0}, None, "new"), "views: 0 offsets of 1 partition to read, new")
+
+    def test_offsets_of_a_checkpoint(self) -> None:
+        """As Spark writes them; where it has none for a source, or writes them otherwise, nothing is known."""
+        log = b'v1\n{"batchWatermarkMs":0}\n{"t": {"0": 5}}\n-'
+        self.assertEqual(offset_lines(log, 2), [{"t": {"0": 5}}, None])
+        for odd in (log, b"v2\n{}\nwhat is this", b""):
+            self.assertEqual(offset_lines(odd, 1), [None])
+
+    def test_long_stages(self) -> None:
+        """They are told of while they last, and those that do not last are not."""
+        told = list[str]()
+        stages: list[Any] = []
+        looks = threading.Semaphore(0)
+
+        class Tracker:
+            def getActiveStageIds(self) -> list[int]:
+                looks.release()
+                return [at for at, _ in enumerate(stages)]
+
+            def getStageInfo(self, at: int) -> Any:
+                return stages[at]
+
+        class Context:
+            def statusTracker(self) -> Tracker:
+                return Tracker()
+
+        stage = SimpleNamespace(stageId=7, numCompletedTasks=3, numTasks=8)
+        spark = cast(Any, SimpleNamespace(sparkContext=Context()))
+        self.assertEqual(tasks_done(spark.sparkContext), (set(), ""))
+        stages.append(stage)
+        self.assertEqual(tasks_done(spark.sparkContext), ({7}, "3 of 8 tasks are done"))
+        with progress_told(spark, Watch(told.append), every=0.001):
+            for _ in range(6):
+                looks.acquire()
+        self.assertEqual(told, ["3 of 8 tasks are done"])
 
 
 class GistTests(TestCase):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,7 +15,7 @@ import pytest
 
 from logbus.pipeline import Missing
 from logbus.pipeline.errors import OptionError, gist
-from logbus.pipeline.session import MIN_JAVA, check_java, check_master
+from logbus.pipeline.session import MIN_JAVA, check_java, check_master, how_java_ended
 
 
 class JavaTests(TestCase):
@@ -129,6 +130,21 @@ class StartTests(TestCase):
             "    print(e)\n"
         )
         self.assertRegex(done.stdout, "^Spark's Java process ended by signal 9; was there enough memory")
+        self.assertNotIn("Traceback", done.stderr)
+
+
+class EndTests(TestCase):
+    """How Java has ended."""
+
+    def test_what_is_said(self) -> None:
+        """Memory may be the reason if nobody has ended it."""
+        for status in (-signal.SIGTERM, 128 + signal.SIGTERM):
+            self.assertEqual(
+                how_java_ended(status),
+                "Spark's Java process was ended by SIGTERM, from outside; the job can be run again",
+            )
+        self.assertRegex(how_java_ended(-signal.SIGKILL), "ended by signal 9; was there enough memory")
+        self.assertRegex(how_java_ended(1), "ended with status 1; was there enough memory")
 
 
 class GistTests(TestCase):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,11 @@ class AvroPayload:
         object.__setattr__(self, "schema", text)
         object.__setattr__(self, "columns_schema", spark_schema(_decoded(text)))
         check_names(self.columns_schema, self.event_time, self.into)
+
+    @property
+    def own_columns(self) -> Sequence[str]:
+        """See :class:`.Payload`."""
+        return [self.into] if self.into else [each["name"] for each in self.columns_schema["fields"]]
 
     def check(self) -> None:
         """All is known already."""

@@ -10,7 +10,7 @@ from attrs import define, frozen
 
 from logbus.model import TopicPartition
 from logbus.pipeline.errors import LakeError
-from logbus.pipeline.jobs.payloads import Payload, raw_columns
+from logbus.pipeline.jobs.payloads import Payload, check_taken, raw_columns
 from logbus.pipeline.lake import schemas
 from logbus.pipeline.lake.ranges import Range
 from logbus.pipeline.lake.table import QUARANTINE, Table
@@ -69,8 +69,9 @@ class Batches:
         :raise LakeError: it is not the table's.
         """
         self.payload.check()
-        nothing = self.spark.createDataFrame([], source_schema(self.headers))
-        good = self._good(self.payload.parsed(nothing))
+        parsed = self.payload.parsed(self.spark.createDataFrame([], source_schema(self.headers)))
+        check_taken(parsed.select(*self.payload.columns(parsed)).columns, PARTITIONED_BY, "a directory")
+        good = self._good(parsed)
         self._check_kind(good.columns)
         self._schema(good)
 

@@ -21,7 +21,7 @@ from attrs import field, frozen
 from logbus.errors import ApiError
 from logbus.pipeline.errors import OptionError, PipelineError, gist
 from logbus.pipeline.jobs.durations import in_words, micros, spelled
-from logbus.pipeline.jobs.events import EVENT_TIME, Stream, topics_of, with_time
+from logbus.pipeline.jobs.events import EVENT_TIME, Stream, expression, time_column, topics_of, with_time
 from logbus.pipeline.jobs.outputs import Output
 from logbus.pipeline.jobs.payloads import Payload, RawPayload
 from logbus.pipeline.jobs.streaming import Query, Running, StreamReport, run_query
@@ -31,6 +31,8 @@ from logbus.pipeline.source.options import read as read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from logbus.pipeline.jobs.late_watermark import LateWatermark
 
 LEFT, RIGHT = "l", "r"
 """How the sides are called in expressions: ``l.user``, ``r.amount``."""
@@ -59,6 +61,7 @@ class TableTopic:
         if "kafka.isolation.level" not in given:
             object.__setattr__(self, "source", {"kafka.isolation.level": "read_committed", **self.source})
         read_options(self.source, streaming=False)
+        time_column(self.payload, self.payload.own_columns)
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """The newest event of each key, with the columns of the payload."""
@@ -141,7 +144,8 @@ def joined(left: DataFrame, right: DataFrame, options: JoinOptions) -> DataFrame
         condition: Any = f.lit(True)
         for number, (mine, theirs) in enumerate(options.on.items()):
             key = f"_key{number}"
-            left, right = left.withColumn(key, f.expr(mine)), right.withColumn(key, f.expr(theirs))
+            left = left.select("*", expression(left, mine, key))
+            right = right.select("*", expression(right, theirs, key))
             condition = condition & (f.col(f"{LEFT}.{key}") == f.col(f"{RIGHT}.{key}"))
         if isinstance(options.right, Stream):
             before, after = (spelled(micros("", each, least=0)) for each in (options.before, options.after))
@@ -156,20 +160,28 @@ def joined(left: DataFrame, right: DataFrame, options: JoinOptions) -> DataFrame
         raise OptionError(f"the join cannot be computed: {gist(str(e))}") from e
 
 
-def query_of(spark: SparkSession, options: JoinOptions) -> Query:
+def query_of(spark: SparkSession, options: JoinOptions, late: LateWatermark | None = None) -> Query:
     """
     The join as a query.
 
+    :param late: counts events that are too late to be joined with another stream.
     :raise OptionError: an expression is wrong.
     :raise PipelineError: the topic that is the table is not there.
     """
-    left, right = options.left.events(spark), options.right
+    right = options.right
     if isinstance(right, Stream):
-        rows = joined(left, right.events(spark, "right"), options)
+        rows = joined(options.left.events(spark, late=late), right.events(spark, "right", late), options)
         # Of other types, events that wait could not be read.
         identity = {**options.identity, "result": rows.schema.simpleString()}
-        return Query(name="join", rows=rows, identity=identity, columns=list(options.select))
-    table = right
+        return Query(
+            name="join",
+            rows=rows,
+            identity=identity,
+            columns=list(options.select),
+            streams=[options.left, right],
+            late=late,
+        )
+    left, table = options.left.events(spark), right
     try:
         Lookup(read_options(table.source, streaming=False)).topics()
     except ApiError as e:
@@ -179,7 +191,14 @@ def query_of(spark: SparkSession, options: JoinOptions) -> Query:
     def each(batch: DataFrame) -> DataFrame:
         return joined(batch, table.rows(batch.sparkSession), options)
 
-    return Query(name="join", rows=left, identity=options.identity, columns=list(options.select), each=each)
+    return Query(
+        name="join",
+        rows=left,
+        identity=options.identity,
+        columns=list(options.select),
+        each=each,
+        streams=[options.left],
+    )
 
 
 def run(spark: SparkSession, options: JoinOptions, watch: Watch | None = None) -> StreamReport:
@@ -187,6 +206,11 @@ def run(spark: SparkSession, options: JoinOptions, watch: Watch | None = None) -
     Write what belongs together.
 
     :raise OptionError: an option is wrong.
+    :raise TooManyLate: more events were late than may be.
     :raise PipelineError: the query failed; the next run goes on.
     """
-    return run_query(spark, query_of(spark, options), options.outputs, options.running, watch or Watch())
+    from logbus.pipeline.jobs.late_watermark import LateWatermark
+
+    with LateWatermark.made() as late:
+        query = query_of(spark, options, late)
+        return run_query(spark, query, options.outputs, options.running, watch or Watch())

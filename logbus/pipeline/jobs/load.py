@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 from attrs import asdict, define, field, frozen
 
 from logbus.model import TopicPartition
-from logbus.pipeline.errors import OptionError
-from logbus.pipeline.jobs.batches import Batches
+from logbus.pipeline.errors import OptionError, gist
+from logbus.pipeline.jobs.batches import PARTITIONED_BY, Batches
 from logbus.pipeline.jobs.missing import Wanted, next_batch
 from logbus.pipeline.jobs.offered import Offer, Offers
-from logbus.pipeline.jobs.payloads import Payload, RawPayload
+from logbus.pipeline.jobs.payloads import Payload, RawPayload, check_taken
+from logbus.pipeline.jobs.progress import plan, progress_told
 from logbus.pipeline.jobs.watching import Watch
 from logbus.pipeline.lake.compaction import compact
 from logbus.pipeline.lake.manifest import Kind, TopicOffsets
@@ -69,6 +70,7 @@ class LoadOptions:
         missing = {name: value for name, value in defaults.items() if name.lower() not in lower}
         object.__setattr__(self, "source", {**missing, **self.source})
         object.__setattr__(self, "reading", read_options(self.source, streaming=False))
+        check_taken(self.payload.own_columns, PARTITIONED_BY, "a directory", getattr(self.payload, "into", ""))
         if not self.table:
             raise OptionError("table is empty; it takes a directory or a URL")
         if self.batch_offsets < 1:
@@ -150,7 +152,8 @@ def run(spark: SparkSession, options: LoadOptions, watch: Watch | None = None) -
         load.offers.look(load.table.state)
         load.batches.check()
         load.table.claim()
-        return load.run()
+        with progress_told(spark, load.watch):
+            return load.run()
 
 
 def remaining(spark: SparkSession, options: LoadOptions) -> Remaining:
@@ -228,9 +231,21 @@ class _Load:
 
     def load(self, offer: Offer) -> None:
         """All that is offered now, unless asked to stop."""
+        from pyspark.errors import PySparkException
+
         wanted = offer.wanted
+        if left := {each: len(of.missing) for each, of in wanted.items() if of.missing}:
+            topics = ", ".join(sorted({each.topic for each in left}))
+            self.watch.tell(plan(topics, {}, left, self.options.batch_offsets, "which the table has not"))
         while not self.watch.is_stopping and (ranges := next_batch(wanted, self.options.batch_offsets)):
-            self.load_batch(ranges, offer.ids)
+            try:
+                self.load_batch(ranges, offer.ids)
+            except PySparkException as e:
+                if not self.watch.wait(0):
+                    raise
+                # Whoever stops a job may stop Spark's processes with it.
+                self.watch.tell(f"the batch under way was given up, and is left to the next run: {gist(str(e))}")
+                return
             wanted = self.shrunk(wanted)
             if self.options.compact and self.report.batches % self.options.compact == 0:
                 self.compact()

@@ -7,12 +7,13 @@ read, which is null where it could. Before anything is read, :meth:`Payload.chec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import frozen
 
-from logbus.pipeline.errors import OptionError
+from logbus.pipeline.errors import OptionError, gist
+from logbus.pipeline.jobs.ddl import EXAMPLE, fields_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,7 +25,9 @@ METADATA = ("topic", "partition", "offset", "timestamp", "key")
 """The source's columns that are kept beside the event's."""
 
 HEADERS = "headers"
-RESERVED = frozenset({*METADATA, HEADERS, "date", "hour", "timestampType"})
+RECORD_COLUMNS = (*METADATA, HEADERS, "timestampType")
+"""Columns that events have beside their own."""
+
 _CORRUPT = "_corrupt"
 
 
@@ -53,6 +56,10 @@ class Payload(Protocol):
     def columns(self, rows: DataFrame) -> list[Any]:
         """The columns of the table."""
 
+    @property
+    def own_columns(self) -> Sequence[str]:
+        """The columns of the event, as far as they are known before Spark runs."""
+
 
 @frozen
 class RawPayload:
@@ -60,6 +67,7 @@ class RawPayload:
 
     reason = REASON
     time = "timestamp"
+    own_columns = ()
 
     def check(self) -> None:
         """Nothing can be wrong with bytes."""
@@ -83,7 +91,7 @@ class JsonPayload:
     :ivar schema: as Spark's DDL spells it, such as ``user STRING, at TIMESTAMP``.
     :ivar event_time: the field that has the event's time; "" takes the record's.
     :ivar into: the name of one column for the whole event; "" has a column for each field.
-    :raise OptionError: there is no schema.
+    :raise OptionError: the schema is none, or has a name that is taken, or no field of the time's name.
     """
 
     schema: str
@@ -94,7 +102,14 @@ class JsonPayload:
 
     def __attrs_post_init__(self) -> None:
         if not self.schema.strip():
-            raise OptionError("JSON needs a schema, such as 'user STRING, at TIMESTAMP'")
+            raise OptionError(f"JSON needs a schema, such as {EXAMPLE}")
+        if (fields := fields_of(self.schema)) is not None:
+            check_names({"fields": fields}, self.event_time, self.into)
+
+    @property
+    def own_columns(self) -> Sequence[str]:
+        """See :class:`Payload`."""
+        return [self.into] if self.into else [each["name"] for each in fields_of(self.schema) or ()]
 
     def check(self) -> None:
         """See :class:`Payload`."""
@@ -192,9 +207,9 @@ def checked(schema: str, event_time: str, into: str) -> Any:
     try:
         kind: Any = StructType.fromDDL(schema)
     except PySparkException as e:
-        raise OptionError(f"{schema!r} is no schema such as 'user STRING, at TIMESTAMP': {e}") from e
+        raise OptionError(f"{schema!r} is no schema such as {EXAMPLE}: {gist(str(e))}") from e
     if not isinstance(kind, StructType):
-        raise OptionError(f"{schema!r} is no schema such as 'user STRING, at TIMESTAMP'")
+        raise OptionError(f"{schema!r} is no schema such as {EXAMPLE}")
     check_names(kind.jsonValue(), event_time, into)
     return kind
 
@@ -209,12 +224,7 @@ def check_names(schema: Mapping[str, Any], event_time: str, into: str) -> None:
     names = [each["name"] for each in schema["fields"]]
     if not names:
         raise OptionError("the schema has no field")
-    taken = {each.lower() for each in RESERVED}
-    if clashes := [name for name in ([into] if into else names) if name.lower() in taken]:
-        raise OptionError(
-            f"the column {clashes[0]!r} is one of the record's own ({', '.join(sorted(RESERVED))}): put the event "
-            "into a column of its own, of another name"
-        )
+    check_taken([into] if into else names, RECORD_COLUMNS, "one of the record's own columns", into)
     lower = [name.lower() for name in names]
     if twice := [name for name in names if lower.count(name.lower()) > 1 or name.lower() == _CORRUPT]:
         raise OptionError(
@@ -224,9 +234,30 @@ def check_names(schema: Mapping[str, Any], event_time: str, into: str) -> None:
         return
     inner: Any = schema
     for name in event_time.split("."):
-        known = {each["name"]: each["type"] for each in inner["fields"]} if isinstance(inner, dict) else {}
+        known = {each["name"]: each["type"] for each in inner.get("fields", ())} if isinstance(inner, dict) else {}
         if name not in known:
             raise OptionError(f"the schema has no field {event_time!r} for the event's time")
         inner = known[name]
     if inner not in ("timestamp", "timestamp_ntz", "date"):
         raise OptionError(f"the event's time {event_time!r} is of type {inner}; it must be a timestamp")
+
+
+def check_taken(names: Iterable[str], taken: Sequence[str], what: str, into: str = "") -> None:
+    """
+    Check that no column of an event has the name of another column.
+
+    :param what: those that are taken, for the error.
+    :param into: the name of the one column of the event, if there is one.
+    :raise OptionError: one has.
+    """
+    lower = {each.lower() for each in taken}
+    for name in names:
+        if name.lower() not in lower:
+            continue
+        of = f"the name of {what} ({', '.join(sorted(taken))})"
+        if into:
+            raise OptionError(f"the event's column {into!r} has {of}: take another name (--into)")
+        raise OptionError(
+            f"the event's field {name!r} has {of}: put the event into a column of its own, such as --into event, where "
+            f"the field is event.{name}"
+        )

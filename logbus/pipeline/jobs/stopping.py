@@ -1,23 +1,21 @@
-"""Tells how far Spark is, and ends what it is at when a job that cannot stop half-way is asked to."""
+"""Ends what Spark is at when a job that cannot stop half-way is asked to."""
 
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from logbus.pipeline.errors import PipelineError
+from logbus.pipeline.jobs.progress import TELL, progress_told
 from logbus.pipeline.jobs.watching import Watch
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 _LOOK = 0.2
-_TELL = 10.0
 
 
 class Stopped(PipelineError):
@@ -25,7 +23,7 @@ class Stopped(PipelineError):
 
 
 @contextmanager
-def stoppable(spark: SparkSession, watch: Watch, every: float = _TELL) -> Iterator[None]:
+def stoppable(spark: SparkSession, watch: Watch, every: float = TELL) -> Iterator[None]:
     """
     While it lasts, a request to stop ends what this thread has Spark do, and it is told how far that is.
 
@@ -40,14 +38,7 @@ def stoppable(spark: SparkSession, watch: Watch, every: float = _TELL) -> Iterat
     over = threading.Event()
 
     def look() -> None:
-        told, last = time.monotonic(), ""
         while not over.wait(_LOOK):
-            if time.monotonic() - told >= every:
-                told = time.monotonic()
-                line = _progress(context)
-                if line and line != last:
-                    watch.tell(line)
-                last = line
             if watch.is_stopping:
                 # Again and again: a job may begin just behind the first time. The tag is one of the context's: a
                 # session finds its own only in the thread that gave them.
@@ -57,7 +48,8 @@ def stoppable(spark: SparkSession, watch: Watch, every: float = _TELL) -> Iterat
     looking = threading.Thread(target=look, name="stopping", daemon=True)
     looking.start()
     try:
-        yield
+        with progress_told(spark, watch, every):
+            yield
     except (PySparkException, Py4JError):
         if watch.is_stopping:
             raise Stopped("stopped before it was done: there is nothing to report") from None
@@ -68,12 +60,3 @@ def stoppable(spark: SparkSession, watch: Watch, every: float = _TELL) -> Iterat
         context.removeJobTag(tag)
     if watch.is_stopping:
         raise Stopped("stopped before it was done: there is nothing to report")
-
-
-def _progress(context: SparkContext) -> str:
-    """How many tasks of the stages that Spark is at are done; "": it is at none."""
-    tracker = context.statusTracker()
-    stages = [found for each in tracker.getActiveStageIds() if (found := tracker.getStageInfo(each)) is not None]
-    if not stages:
-        return ""
-    return f"{sum(each.numCompletedTasks for each in stages)} of {sum(each.numTasks for each in stages)} tasks are done"

@@ -5,21 +5,41 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, define, field, frozen
 
+from logbus.errors import LogbusError
 from logbus.pipeline.errors import OptionError, PipelineError, gist
+from logbus.pipeline.jobs.durations import in_words
+from logbus.pipeline.jobs.late_events import (
+    DEFAULT_SHARE,
+    LateEvents,
+    TooManyLate,
+    check_share,
+    counted,
+    explained,
+)
 from logbus.pipeline.jobs.outputs import Output
+from logbus.pipeline.jobs.progress import offset_lines, plan, progress_told
 from logbus.pipeline.jobs.watching import Watch
-from logbus.pipeline.lake.files import files_at
+from logbus.pipeline.lake.files import Files, files_at
+from logbus.pipeline.source.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from logbus.pipeline.jobs.events import Stream
+    from logbus.pipeline.jobs.late_watermark import LateWatermark
+
 NOTE = "logbus.json"
 """In a checkpoint: what the query is, so that no other goes on from there."""
+
+LATE = "logbus-late.json"
+"""In a checkpoint: the last run failed, since too many events were late."""
 
 _LOOK = 0.5
 """Seconds between looks at a query that runs."""
@@ -38,13 +58,16 @@ class Running:
 
     :ivar checkpoint: a directory or URL, of this query alone: where it goes on after a restart.
     :ivar every: seconds between batches; None: take what there is, and end.
+    :ivar max_late_share: the share of the events that may be late; with more the query fails.
     :raise OptionError: one is wrong.
     """
 
     checkpoint: str
     every: float | None = None
+    max_late_share: float = DEFAULT_SHARE
 
     def __attrs_post_init__(self) -> None:
+        check_share(self.max_late_share)
         if not self.checkpoint:
             raise OptionError("a query needs a checkpoint: a directory of its own, where it remembers how far it is")
         if self.every is not None and not 0 <= self.every < float("inf"):
@@ -65,6 +88,8 @@ class Query:
     :ivar identity: what has to stay as it is while a checkpoint lives, by names for people.
     :ivar each: makes of a batch of ``rows`` what is written, anew for each batch.
     :ivar columns: of what is written.
+    :ivar streams: what is read.
+    :ivar late: is told which events of the next batch are late; None: none can be.
     """
 
     name: str
@@ -72,6 +97,14 @@ class Query:
     identity: Mapping[str, str]
     columns: Sequence[str]
     each: Callable[[DataFrame], DataFrame] = _as_it_is
+    streams: Sequence[Stream] = ()
+    late: LateWatermark | None = None
+
+    def too_many_late(self, found: LateEvents, most: float, report: Mapping[str, Any], *, earlier: bool) -> TooManyLate:
+        """The error of a run with too many late events; ``earlier``: of the run before it."""
+        watermark = max((each.delay for each in self.streams), default=0)
+        is_limited = any(each.batch_offsets for each in self.streams)
+        return TooManyLate(explained(found, most, watermark, is_limited, earlier), report)
 
 
 @define
@@ -81,8 +114,9 @@ class StreamReport:
 
     :ivar rows_in: rows read, also those that could not be used; ``rows_out``: rows of the result.
     :ivar unreadable: rows whose value was not what the payload says.
-    :ivar late: rows that came after their window was closed, or too late to be joined. Spark adds up the rows of a
-        window before it looks whether they are late: those of one batch, task, window and group count as one.
+    :ivar late: events that came after one of their windows was written, or too late to be joined: they are missing
+        there.
+    :ivar late_share: of the events that could be used, how many were late; from 0 to 1.
     :ivar stopped: whether it was asked to stop.
     """
 
@@ -91,13 +125,16 @@ class StreamReport:
     rows_out: int = 0
     unreadable: int = 0
     late: int = 0
+    late_share: float = 0.0
     seconds: float = 0.0
     stopped: bool = False
     last_batch: int = field(default=-1, repr=False)
+    left: int = field(default=0, repr=False)
+    late_events: LateEvents = field(factory=LateEvents, repr=False)
 
     def as_json(self) -> dict[str, Any]:
         """All of it, but where counting stands."""
-        return asdict(self, filter=lambda each, _: each.name != "last_batch")
+        return asdict(self, filter=lambda each, _: each.repr is not False)
 
 
 def run_query(
@@ -107,19 +144,25 @@ def run_query(
     Run a query until there is no more to read, or it is asked to stop, which it does between two batches.
 
     :raise OptionError: an output lacks a column, or the checkpoint is of another query.
+    :raise TooManyLate: more events were late than may be, in this run or in the one before it.
     :raise PipelineError: the query failed; nothing is lost, and the next run goes on.
     """
     if not outputs:
         raise OptionError("a query needs an output: a topic or a table")
     _note(spark, query, running.checkpoint)
+    files = files_at(spark, running.checkpoint)
+    _check_last_run(files, query, running)
     for output in outputs:
         output.open(spark, query.columns)
     began = time.monotonic()
     report = StreamReport()
     failures: list[str] = []
 
+    def too_late(is_over: bool = False) -> bool:
+        return report.late_events.are_too_many(running.max_late_share, report.left, is_over)
+
     def take(batch: DataFrame, number: int) -> None:
-        if watch.is_stopping:
+        if watch.is_stopping or too_late():
             raise PipelineError(_ASKED_TO_STOP)
         kept = query.each(batch).persist()
         try:
@@ -129,6 +172,8 @@ def run_query(
                 for output in outputs:
                     output.write(kept, of, number)
             report.rows_out += rows
+            if query.late is not None:
+                query.late.after(files, number)
         except Exception as e:
             failures.append(f"batch {number}: {gist(str(e) or repr(e))}")  # Spark would bury it.
             raise
@@ -141,28 +186,46 @@ def run_query(
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=f"{round(running.every * 1000)} milliseconds")
-    run_writer(writer, report, watch, failures)
+    for line in _plan(files, query):
+        watch.tell(line)
+    prepare = (lambda: None) if query.late is None else partial(query.late.look, files)
+    with progress_told(spark, watch):
+        run_writer(writer, report, watch, failures, prepare=prepare, ends_early=too_late)
     report.stopped = watch.is_stopping
     report.seconds = round(time.monotonic() - began, 3)
+    if too_late(is_over=running.every is None and not report.stopped):
+        files.create(LATE, json.dumps(asdict(report.late_events)).encode())
+        raise query.too_many_late(report.late_events, running.max_late_share, report.as_json(), earlier=False)
     return report
 
 
-def run_writer(writer: DataStreamWriter, report: StreamReport, watch: Watch, failures: Sequence[str]) -> None:
+def run_writer(
+    writer: DataStreamWriter,
+    report: StreamReport,
+    watch: Watch,
+    failures: Sequence[str],
+    *,
+    prepare: Callable[[], None] = lambda: None,
+    ends_early: Callable[[], bool] = lambda: False,
+) -> None:
     """
     Start a query, and again where Spark had too little patience, and wait for its end.
 
     :param failures: what batches have said of themselves.
+    :param prepare: is called before each start.
+    :param ends_early: whether to end the query between two batches, although it is not asked to stop.
     :raise PipelineError: the query failed.
     """
     from pyspark.errors import PySparkException
 
     for left in reversed(range(_STARTS)):
         try:
+            prepare()
             started = writer.start()
             try:
                 while not started.awaitTermination(_LOOK):  # type: ignore[arg-type]
                     _count(report, started.recentProgress, watch)
-                    if watch.is_stopping and not started.status["isTriggerActive"]:
+                    if (watch.is_stopping or ends_early()) and not started.status["isTriggerActive"]:
                         break
             finally:
                 started.stop()
@@ -171,9 +234,58 @@ def run_writer(writer: DataStreamWriter, report: StreamReport, watch: Watch, fai
         except PySparkException as e:
             if _ASKED_TO_STOP in str(e):
                 return
+            if watch.is_stopping:
+                # Whoever stops a job may stop Spark's processes with it.
+                watch.tell(f"the batch under way was given up, and is left to the next run: {_problem(e, failures)}")
+                return
             if _IMPATIENT not in str(e) or failures or not left:
-                raise PipelineError(failures[-1] if failures else gist(str(e))) from e
+                raise PipelineError(_problem(e, failures)) from e
             watch.tell("a Python process did not start in time; once more")
+
+
+def _plan(files: Files, query: Query) -> list[str]:
+    """
+    What is about to be read.
+
+    :raise PipelineError: it cannot be.
+    """
+    planned = [int(name) for name in files.names("offsets") if name.isdigit()]
+    known = offset_lines(files.read(f"offsets/{max(planned)}"), len(query.streams)) if planned else []
+    lines = []
+    for stream, begun in zip_longest(query.streams, known):
+        then = f"behind batch {max(planned)}" if begun else "from where a new query begins"
+        try:
+            starts, ends = stream.offsets(Checkpoint.read(begun).offsets if begun else None)
+        except LogbusError as e:
+            raise PipelineError(str(e)) from e
+        lines.append(plan(stream.topics, starts, ends, stream.batch_offsets, then))
+        if query.late is not None and stream.batch_offsets:
+            lines.append(
+                f"{stream.topics}: events are late that are older than those of earlier batches by more than the "
+                f"watermark, {in_words(stream.delay)}"
+            )
+    return lines
+
+
+def _problem(error: Exception, failures: Sequence[str]) -> str:
+    return failures[-1] if failures else gist(str(error))
+
+
+def _check_last_run(files: Files, query: Query, running: Running) -> None:
+    """
+    See whether the last run failed since too many events were late: another attempt would go on as if they were there.
+
+    :raise TooManyLate: it did, and no greater share is allowed now.
+    """
+    try:
+        found = LateEvents(**json.loads(files.read(LATE)))
+    except FileNotFoundError:
+        return
+    except (ValueError, TypeError) as e:
+        raise PipelineError(f"{files.url}/{LATE} is damaged: {e}") from e
+    if found.share > running.max_late_share:
+        raise query.too_many_late(found, running.max_late_share, asdict(found), earlier=True)
+    files.delete(LATE)
 
 
 def _note(spark: SparkSession, query: Query, checkpoint: str) -> None:
@@ -230,6 +342,36 @@ def _count(report: StreamReport, progress: Sequence[Mapping[str, Any]], watch: W
         report.last_batch = number
         report.batches += 1
         report.rows_in += each["numInputRows"]
-        report.late += sum(of["numRowsDroppedByWatermark"] for of in each.get("stateOperators", ()))
-        report.unreadable += sum(of["unreadable"] for of in (each.get("observedMetrics") or {}).values())
-        watch.tell(f"batch {number}: {each['numInputRows']} rows read")
+        observed = (each.get("observedMetrics") or {}).values()
+        unreadable = sum(of["unreadable"] for of in observed)
+        dropped = sum(of["numRowsDroppedByWatermark"] for of in each.get("stateOperators", ()))
+        late = counted(sum(of["late"] for of in observed), dropped)
+        report.unreadable += unreadable
+        report.late_events.add(
+            each["numInputRows"] - unreadable, late, max((of["behind"] for of in observed), default=0) if late else 0
+        )
+        report.late, report.late_share = report.late_events.late, round(report.late_events.share, 6)
+        report.left = sum(offsets_left(of.get("endOffset"), of.get("latestOffset")) for of in each.get("sources", ()))
+        told = f"batch {number}: {each['numInputRows']} rows read"
+        told += f", {unreadable} unreadable" if unreadable else ""
+        told += f", {late} late" if late else ""
+        told += f"; {report.left} offsets are left" if report.left else ""
+        watch.tell(told)
+
+
+def offsets_left(end: Any, latest: Any) -> int:
+    """
+    How many offsets a source has that are not read yet.
+
+    :param end, latest: where a batch ended, and where the topics end, as :mod:`logbus.pipeline.source.checkpoint` has
+        them, or their JSON; None: it is not known.
+    """
+    read, there = (json.loads(each) if isinstance(each, str) else each for each in (end, latest))
+    if not read or not there:
+        return 0
+    return sum(
+        max(0, offset - read.get(topic, {}).get(partition, offset))
+        for topic, partitions in there.items()
+        if not topic.startswith(":")
+        for partition, offset in partitions.items()
+    )

@@ -15,13 +15,15 @@ from attrs import field, frozen
 
 from logbus.pipeline.errors import OptionError, gist
 from logbus.pipeline.jobs.durations import in_words, micros, spelled
-from logbus.pipeline.jobs.events import EVENT_TIME, Stream
+from logbus.pipeline.jobs.events import EVENT_TIME, Stream, expression
 from logbus.pipeline.jobs.outputs import Output, column
 from logbus.pipeline.jobs.streaming import Query, Running, StreamReport, run_query
 from logbus.pipeline.jobs.watching import Watch
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from logbus.pipeline.jobs.late_watermark import LateWatermark
 
 START, END = "window_start", "window_end"
 _WINDOW = "_the_window"
@@ -43,6 +45,10 @@ class Tumbling:
         from pyspark.sql import functions as f
 
         return f.window(EVENT_TIME, spelled(micros("", self.size)))
+
+    def first_end(self, time: Column) -> Column:
+        """The end of the window of an event; both in microseconds since 1970."""
+        return _first_end(time, micros("", self.size), micros("", self.size))
 
     def __str__(self) -> str:
         return f"of {in_words(micros('', self.size))}"
@@ -73,6 +79,10 @@ class Sliding:
 
         return f.window(EVENT_TIME, spelled(micros("", self.size)), spelled(micros("", self.slide)))
 
+    def first_end(self, time: Column) -> Column:
+        """The end of the first window of an event; both in microseconds since 1970."""
+        return _first_end(time, micros("", self.size), micros("", self.slide))
+
     def __str__(self) -> str:
         return f"of {in_words(micros('', self.size))} every {in_words(micros('', self.slide))}"
 
@@ -92,11 +102,22 @@ class Session:
 
         return f.session_window(EVENT_TIME, spelled(micros("", self.gap)))
 
+    def first_end(self, time: Column) -> Column:
+        """The end of a session of one event; both in microseconds since 1970."""
+        return time + micros("", self.gap)
+
     def __str__(self) -> str:
         return f"sessions with gaps of {in_words(micros('', self.gap))}"
 
 
 Window = Tumbling | Sliding | Session
+
+
+def _first_end(time: Column, size: int, slide: int) -> Column:
+    from pyspark.sql import functions as f
+
+    # Windows end at multiples of the slide, moved by the size.
+    return time + slide - f.pmod(time - size, f.lit(slide))
 
 
 @frozen(kw_only=True)
@@ -147,18 +168,19 @@ class WindowsOptions:
         }
 
 
-def windowed(spark: SparkSession, options: WindowsOptions) -> DataFrame:
+def windowed(spark: SparkSession, options: WindowsOptions, late: LateWatermark | None = None) -> DataFrame:
     """
     The windows as a stream.
 
+    :param late: counts events that are late for one of their windows.
     :raise OptionError: an expression is wrong.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as f
 
-    events = options.stream.events(spark)
+    events = options.stream.events(spark, late=late, needed_until=options.window.first_end)
     try:
-        groups = [f.expr(text).alias(name) for name, text in options.by.items()]
+        groups = [expression(events, text, name) for name, text in options.by.items()]
         computed = [f.expr(text).alias(name) for name, text in options.aggregates.items()]
         counted = events.groupBy(options.window.column().alias(_WINDOW), *groups).agg(*computed)
         ends = [f.col(f"{_WINDOW}.start").alias(START), f.col(f"{_WINDOW}.end").alias(END)]
@@ -172,10 +194,21 @@ def run(spark: SparkSession, options: WindowsOptions, watch: Watch | None = None
     Write the windows that are closed.
 
     :raise OptionError: an option is wrong.
+    :raise TooManyLate: more events were late than may be.
     :raise PipelineError: the query failed; the next run goes on.
     """
-    rows = windowed(spark, options)
-    # Of other types, what is open could not be read.
-    identity = {**options.identity, "result": rows.schema.simpleString()}
-    query = Query(name="windows", rows=rows, identity=identity, columns=options.columns)
-    return run_query(spark, query, options.outputs, options.running, watch or Watch())
+    from logbus.pipeline.jobs.late_watermark import LateWatermark
+
+    with LateWatermark.made() as late:
+        rows = windowed(spark, options, late)
+        # Of other types, what is open could not be read.
+        identity = {**options.identity, "result": rows.schema.simpleString()}
+        query = Query(
+            name="windows",
+            rows=rows,
+            identity=identity,
+            columns=options.columns,
+            streams=[options.stream],
+            late=late,
+        )
+        return run_query(spark, query, options.outputs, options.running, watch or Watch())

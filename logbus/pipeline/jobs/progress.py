@@ -1,0 +1,102 @@
+"""Says what a job is about to read, and how far Spark is while nothing else is said."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from logbus.model import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    from logbus.pipeline.jobs.watching import Watch
+
+TELL = 10.0
+"""Seconds between two looks."""
+
+
+@contextmanager
+def progress_told(spark: SparkSession, watch: Watch, every: float = TELL) -> Iterator[None]:
+    """
+    While it lasts, tell how many tasks are done of stages that take long.
+
+    :param every: seconds: of a stage that is not as old nothing is told.
+    """
+    context = spark.sparkContext
+    over = threading.Event()
+
+    def look() -> None:
+        before: set[int] = set()
+        last = ""
+        while not over.wait(every):
+            stages, line = tasks_done(context)
+            if line and line != last and stages & before:
+                watch.tell(line)
+                last = line
+            before = stages
+
+    looking = threading.Thread(target=look, name="progress", daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        looking.join()
+
+
+def tasks_done(context: SparkContext) -> tuple[set[int], str]:
+    """
+    The stages that Spark is at, and how many of their tasks are done; "": it is at none, or is not there any more.
+    """
+    from py4j.protocol import Py4JError
+
+    try:
+        tracker = context.statusTracker()
+        stages = [found for each in tracker.getActiveStageIds() if (found := tracker.getStageInfo(each)) is not None]
+    except (Py4JError, ConnectionError):
+        return set(), ""
+    if not stages:
+        return set(), ""
+    done, tasks = sum(each.numCompletedTasks for each in stages), sum(each.numTasks for each in stages)
+    return {each.stageId for each in stages}, f"{done} of {tasks} tasks are done"
+
+
+def plan(
+    topics: str, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int | None, then: str
+) -> str:
+    """
+    What is about to be read, for people.
+
+    :param topics: as the options name them.
+    :param starts: a partition that is not in it is read from its beginning, which counts as 0 here.
+    :param most: offsets of a batch; None: all that there are.
+    :param then: where reading begins: "from the beginning".
+    """
+    left = sum(max(0, end - starts.get(each, 0)) for each, end in ends.items())
+    batches = "" if most is None or left <= most else f", in {-(-left // most)} batches or more"
+    return f"{topics}: {left} offsets of {counted(len(ends), 'partition')} to read{batches}, {then}"
+
+
+def counted(number: int, what: str) -> str:
+    """``1 partition``, ``2 partitions``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def offset_lines(content: bytes, sources: int) -> Sequence[Any]:
+    """
+    The sources' offsets in a file of Spark's ``OffsetSeqLog``: behind the version and the metadata, one a line.
+
+    :param sources: how many there are.
+    :returns: None for a source that has none, and for all where they are written in another way.
+    """
+    lines = content.decode(errors="replace").splitlines()[2:]
+    try:
+        found = [None if line == "-" else json.loads(line) for line in lines]
+    except ValueError:
+        found = []
+    return found if len(found) == sources else [None] * sources
