@@ -270,7 +270,13 @@ class Controller:
             self._log.info("broker {broker} is not the controller any more", broker=self.broker_id)
             self._put(self._contend_again)
             return
-        self._log.failure("controller work failed; everything will be read again", failure)
+        if failure.check(StoreUnusable) is not None:
+            # Such as a full disk: where it was met would tell an operator nothing.
+            self._log.error(
+                "controller work failed; everything will be read again: {error}", error=failure.getErrorMessage()
+            )
+        else:
+            self._log.failure("controller work failed; everything will be read again", failure)
         if self._running and self._retry is None:
             self._retry = self.clock.callLater(RETRY_SECONDS, self._try_again)
 

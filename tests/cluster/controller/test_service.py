@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
+from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.controller.announcements import Batch
 from logbus.cluster.controller.fence import Deposed
 from logbus.cluster.topics import NewTopic
 from logbus.errors import ApiError, ErrorCode
-from logbus.metastore.imetastore import Create
+from logbus.metastore.imetastore import Create, StoreUnusable
 from logbus.metastore.znodes import StateZnode
 from logbus.model import LeaderAndIsr, TopicPartition
 from tests.cluster.control import Cluster, Node, RecordingHost
@@ -182,6 +184,20 @@ class LoneBrokerTests(ControllerCase):
         self.assertEqual(refused.value.code, ErrorCode.NOT_CONTROLLER)
         self.cluster.clock.advance(1.0)
         self.create(node, [0], name="v")
+
+    def test_no_room_for_metadata(self) -> None:
+        """A full disk is told to the client, and in the log by a line without a traceback; the controller goes on."""
+        node = self.cluster.started()
+        full = StoreUnusable("there is no room for a change of the metadata")
+        with mock.patch.object(type(node.store), "multi", lambda *_: fail(full)), capturedLogs() as captured:
+            refused = self.failureResultOf(node.admin.create_topics([NewTopic("t")]), ApiError)
+        self.assertEqual(refused.value.code, ErrorCode.KAFKA_STORAGE_ERROR)
+        self.assertIn("no room for a change", refused.value.message)
+        (event,) = [event for event in captured if event["log_level"] >= LogLevel.error]
+        self.assertIn("no room for a change", event["error"])
+        self.assertNotIn("log_failure", event)
+        self.cluster.clock.advance(1.0)
+        self.create(node, [0], name="t")
 
     def test_stop(self) -> None:
         """A controller that stops gives its office back and leaves no timer and no listener."""
