@@ -2,8 +2,8 @@
 How full a log directory is: the levels, and when one becomes another. Pure.
 
 A directory is *full* when the system refused a write for want of space, whatever the reason (the device, a quota, a
-limit on file sizes). It stays so until a test write succeeds and none was refused meanwhile. It is *low* while more
-than a given share of it is used.
+limit on file sizes), or a test write, which is made when hardly any space is left. It stays so until a test write
+succeeds and none was refused meanwhile. It is *low* while more than a given share of it is used.
 """
 
 from __future__ import annotations
@@ -60,25 +60,27 @@ class SpaceState:
     def refused(self) -> bool:
         """A write was refused for want of space; returns whether the level changed."""
         self._refused = True
-        changed = self.level is not SpaceLevel.FULL
-        self.level = SpaceLevel.FULL
-        return changed
+        return self._become(SpaceLevel.FULL)
 
     def measured(self, space: DiskSpace | None, is_writable: bool, warn_ratio: float) -> bool:
         """
         The space was measured.
 
         :param space: None: the system does not say.
-        :param is_writable: False if a test write was refused. Only asked of directories that are full.
+        :param is_writable: False if a test write was refused.
         :param warn_ratio: the share in use from which on the directory is low.
         :returns: whether the level changed.
         """
         self.space = space
         refused, self._refused = self._refused, False
-        if self.level is SpaceLevel.FULL and (refused or not is_writable):
+        if not is_writable:
+            return self._become(SpaceLevel.FULL)
+        if self.level is SpaceLevel.FULL and refused:
             return False
         limit = warn_ratio - (HYSTERESIS if self.level is SpaceLevel.LOW else 0)
         low = space is not None and warn_ratio < 1 and space.used_ratio >= limit
-        level = SpaceLevel.LOW if low else SpaceLevel.ENOUGH
+        return self._become(SpaceLevel.LOW if low else SpaceLevel.ENOUGH)
+
+    def _become(self, level: SpaceLevel) -> bool:
         changed, self.level = level is not self.level, level
         return changed

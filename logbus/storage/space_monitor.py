@@ -70,7 +70,13 @@ class SpaceMonitor:
         state, (space, is_writable) = self._states[directory], found
         if not state.measured(space, is_writable, self.warn_ratio):
             return
-        if state.level is SpaceLevel.LOW:
+        if state.level is SpaceLevel.FULL:
+            self._log.error(
+                "log directory {root} is full: {space}; writes to it are refused until there is space",
+                root=directory.disk.root,
+                space=space,
+            )
+        elif state.level is SpaceLevel.LOW:
             self._log.warn(
                 "log directory {root} is running out of space: {space}; writes are refused when it is full",
                 root=directory.disk.root,
@@ -100,10 +106,10 @@ class SpaceMonitor:
             self._log.failure("the space of a log directory cannot be measured", failure)
 
 
-def _measure(disk: IDisk, test_write: bool) -> tuple[DiskSpace | None, bool]:
-    """Runs in a lane: the space, and whether a test write succeeds."""
-    is_writable = True
-    if test_write:
+def _measure(disk: IDisk, is_full: bool) -> tuple[DiskSpace | None, bool]:
+    """Runs in a lane: the space, and, if there is hardly any or was none before, whether a test write succeeds."""
+    is_writable, space = True, disk.space()
+    if is_full or (space is not None and space.usable_bytes < TEST_BYTES):
         try:
             disk.replace(SPACE_TEST, bytes(TEST_BYTES), True, False)
         except ApiError:
@@ -113,4 +119,5 @@ def _measure(disk: IDisk, test_write: bool) -> tuple[DiskSpace | None, bool]:
                 disk.unlink(left)
             except ApiError:
                 is_writable = False
-    return disk.space(), is_writable
+        space = disk.space()
+    return space, is_writable

@@ -17,8 +17,9 @@ from logbus.storage.space import DiskSpace, SpaceLevel, SpaceState
 from logbus.testing.simulation.disk import MemoryDisk, no_space
 from tests.storage.builders import PARTITION, a_manager, batch
 
-PLENTY = DiskSpace(90, 100)
-LITTLE = DiskSpace(10, 100)
+MB = 1_000_000
+PLENTY = DiskSpace(90 * MB, 100 * MB)
+LITTLE = DiskSpace(10 * MB, 100 * MB)
 
 
 class SpaceStateTests(TestCase):
@@ -112,16 +113,31 @@ class SpaceMonitorTests(SynchronousTestCase):
             (level, line),
             (
                 LogLevel.warn,
-                "log directory /other is running out of space: 10 of 100 bytes are free; writes are refused when it "
-                "is full",
+                "log directory /other is running out of space: 10000000 of 100000000 bytes are free; writes are "
+                "refused when it is full",
             ),
         )
         self.assertEqual(self.lines(5), [])
         self.other.free = PLENTY
         self.assertEqual(
-            self.lines(), [(LogLevel.info, "log directory /other has space again: 90 of 100 bytes are free")]
+            self.lines(),
+            [(LogLevel.info, "log directory /other has space again: 90000000 of 100000000 bytes are free")],
         )
         self.assertEqual(self.manager.space.space_of(self.manager.directories[1]), PLENTY)
+
+    def test_full_without_a_write(self) -> None:
+        """A disk on which hardly any space is left is tested: nobody may have tried to write, or only the metadata."""
+        self.disk.free = DiskSpace(1000, 1 << 30)
+        self.disk.faults = lambda op, path: no_space() if op == "replace" else None
+        ((level, line),) = self.lines()
+        self.assertEqual(level, LogLevel.error)
+        self.assertIn("log directory /disk is full: 1000 of 1073741824 bytes are free", line)
+        self.assertEqual(self.manager.space.full_directories, ["/disk"])
+        self.assertEqual(self.lines(5), [])
+        self.disk.faults = lambda op, path: None
+        ((level, line),) = self.lines()
+        self.assertIn("log directory /disk is running out of space", line)
+        self.assertEqual(self.manager.space.full_directories, [])
 
     def test_offline(self) -> None:
         """A directory that failed is measured no more, and is not told as full."""
