@@ -94,7 +94,7 @@ from logbus.metrics import ReactorTicks, Registry
 from logbus.model import INTERNAL_TOPICS, Endpoint, TopicPartition
 from logbus.net.budget import RequestBudget
 from logbus.net.channel import Channel
-from logbus.net.limits import Complaints
+from logbus.net.limits import Complaints, UnsentReplies
 from logbus.net.metrics import NetMetrics
 from logbus.net.protocol import KafkaServerFactory
 from logbus.net.time_slices import SliceScheduler
@@ -320,6 +320,7 @@ class Broker(OrderedService):
         self.net_metrics = NetMetrics()
         self._limits = connection_limits(config)
         self._budget = RequestBudget(request_memory(config), self.net_metrics, reactor)
+        self._unsent = UnsentReplies(self._limits.max_unsent_in_all)
         self._ledger = connection_ledger(config, [at.name for at in listeners if at.protocol == "kafka"])
         self.complaints = Complaints(reactor.seconds)
         self.group_coordinator = GroupCoordinator(
@@ -637,6 +638,7 @@ class Broker(OrderedService):
             self.complaints,
             self.router.run,
             self.slice_scheduler,
+            self._unsent,
         )
 
     def admin_factory(self, listener: Listener) -> IProtocolFactory:

@@ -18,6 +18,7 @@ class ConnectionLimits:
     :ivar max_pending: requests of one connection whose answers are not ready (``queued.max.requests``); reading stops
         there.
     :ivar max_unsent: bytes of replies a peer has not taken yet; no request of it is served beyond that.
+    :ivar max_unsent_in_all: bytes of replies that no peer has taken yet; near that, each is allowed fewer.
     :ivar max_connections: connections at a time (``max.connections``).
     :ivar max_connections_per_ip: and per address (``max.connections.per.ip``).
     :ivar per_ip_overrides: other limits for some addresses (``max.connections.per.ip.overrides``).
@@ -32,6 +33,7 @@ class ConnectionLimits:
     request_max_bytes: int = 100 * 1024 * 1024
     max_pending: int = 100
     max_unsent: int = 1024 * 1024
+    max_unsent_in_all: int = 256 * 1024 * 1024
     max_connections: int = 10_000
     max_connections_per_ip: int = 2**31 - 1
     per_ip_overrides: Mapping[str, int] = field(factory=dict)
@@ -41,6 +43,27 @@ class ConnectionLimits:
     send_buffer: int = 256 * 1024
     turn_requests: int = 64
     turn_bytes: int = 1024 * 1024
+
+
+@define
+class UnsentReplies:
+    """
+    Bytes of replies that peers have not taken yet, of all connections.
+
+    A connection may have as many as are left, up to its own limit: when many peers do not read, each is served less
+    ahead of what it takes. One reply at a time is always made.
+
+    :ivar most: bytes for all together.
+    :ivar least: bytes that each may have in any case.
+    """
+
+    most: int
+    least: int = 64 * 1024
+    total: int = field(default=0, init=False)
+
+    def allowed(self, most: int) -> int:
+        """Bytes that a connection may have, whose own limit is ``most``."""
+        return min(most, max(self.least, self.most - self.total))
 
 
 @define

@@ -17,7 +17,7 @@ from zope.interface import implementer
 from logbus.net.budget import RequestBudget
 from logbus.net.context import RequestContext
 from logbus.net.icarrier import IFrameFactory
-from logbus.net.limits import Complaints, ConnectionLedger, ConnectionLimits
+from logbus.net.limits import Complaints, ConnectionLedger, ConnectionLimits, UnsentReplies
 from logbus.net.metrics import NetMetrics
 from logbus.net.serving import KafkaServerProtocol, Refusal, Router, RunRouter
 from logbus.net.time_slices import SliceScheduler
@@ -48,6 +48,7 @@ class KafkaServerFactory(Factory):
     :ivar ledger: who is connected; share it likewise.
     :ivar runs: answers several Produce requests at once, where they only differ in their batches; without it the router
         is asked for each.
+    :ivar unsent: replies that peers have not taken; share it likewise.
     :ivar scheduler: gives time slices to requests of many elements; share it among all listeners.
     """
 
@@ -62,6 +63,7 @@ class KafkaServerFactory(Factory):
     complaints: Complaints = field()
     runs: RunRouter | None = None
     scheduler: SliceScheduler = field()
+    unsent: UnsentReplies = field()
     wire: ServerConnection = field(init=False)
     repeats: Repeats = field(factory=Repeats, init=False)
     _connections: dict[KafkaServerProtocol, None] = field(factory=dict, init=False)
@@ -89,6 +91,10 @@ class KafkaServerFactory(Factory):
     @scheduler.default
     def _scheduler(self) -> SliceScheduler:
         return SliceScheduler(self.clock)
+
+    @unsent.default
+    def _unsent(self) -> UnsentReplies:
+        return UnsentReplies(self.limits.max_unsent_in_all)
 
     def __attrs_post_init__(self) -> None:
         self.wire = ServerConnection(self.served, max_elements_at_once=ELEMENTS_AT_ONCE)

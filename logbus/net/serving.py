@@ -24,7 +24,7 @@ from logbus.errors import ProtocolError
 from logbus.net.budget import RequestBudget
 from logbus.net.context import RequestContext
 from logbus.net.icarrier import ICarrier
-from logbus.net.limits import Complaints, ConnectionLimits
+from logbus.net.limits import Complaints, ConnectionLimits, UnsentReplies
 from logbus.net.metrics import NetMetrics
 from logbus.net.pending import Pending, PendingAnswers
 from logbus.net.sendfile import StreamCarrier
@@ -72,6 +72,7 @@ class Listener(Shape):
     budget: RequestBudget
     clock: IReactorTime
     complaints: Complaints
+    unsent: UnsentReplies
 
     def opened(self, connection: KafkaServerProtocol) -> None:
         """Know a connection, from now until :meth:`closed`."""
@@ -107,6 +108,9 @@ class KafkaServerProtocol(Protocol):
         self._budget = listener.budget
         self._carrier: ICarrier
         self._out: Parts = []
+        self._all_unsent = listener.unsent
+        # What of it is ours.
+        self._unsent = 0
         self._pending = PendingAnswers(limits.max_pending, limits.max_unsent, listener.metrics)
         self._blocker: Pending | None = None
         self._stops = 0
@@ -170,6 +174,7 @@ class KafkaServerProtocol(Protocol):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Stop what only this peer was waiting for. A Produce whose records are in the log runs to its end."""
+        self._count_unsent(0)
         self._lost = True
         self._stops |= _CLOSING
         self._out = []
@@ -195,7 +200,9 @@ class KafkaServerProtocol(Protocol):
 
     def sent(self) -> None:
         """Less is unsent than before: go on if that was what we waited for."""
-        if self._stops & _UNSENT and self._carrier.unsent <= self._limits.max_unsent // 2:
+        unsent = self._carrier.unsent
+        self._count_unsent(unsent)
+        if self._stops & _UNSENT and unsent <= self._all_unsent.allowed(self._limits.max_unsent) // 2:
             self._go_on(_UNSENT)
 
     def widen(self) -> None:
@@ -488,9 +495,17 @@ class KafkaServerProtocol(Protocol):
         carrier = self._carrier
         out, self._out = self._out, []
         carrier.send(out)
-        if carrier.unsent > self._limits.max_unsent and not self._stops & _UNSENT:
-            self._stops |= _UNSENT
-            self._throttle()
+        unsent = carrier.unsent
+        if unsent or self._unsent:
+            self._count_unsent(unsent)
+            if unsent > self._all_unsent.allowed(self._limits.max_unsent) and not self._stops & _UNSENT:
+                self._stops |= _UNSENT
+                self._throttle()
+
+    def _count_unsent(self, unsent: int) -> None:
+        if not self._lost:
+            self._all_unsent.total += unsent - self._unsent
+            self._unsent = unsent
 
     def _flush_later(self) -> None:
         if self._leaving is None:

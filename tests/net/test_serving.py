@@ -399,6 +399,36 @@ class BackPressureTests(SynchronousTestCase):
         self.assertEqual(client.tags(taken(transport)), list(range(40)))
         self.assertEqual(transport.producerState, "producing")
 
+    def test_many_peers_that_never_read(self) -> None:
+        """
+        Together they leave no more unsent than all may, and a little each; every one is answered when it reads.
+        """
+        limits = ConnectionLimits(max_unsent=500_000, max_unsent_in_all=1_000_000)
+        server = Server(Handler(records=bytes(70_000)), limits)
+        crowd = []
+        for number in range(20):
+            protocol, transport = server.connect()
+            client = Client()
+            carrier = transport.producer
+            assert isinstance(carrier, StreamCarrier)
+            carrier.pauseProducing()
+            protocol.dataReceived(b"".join(client.ask(fetch(tag)) for tag in range(10)))
+            crowd.append((protocol, transport, client, carrier))
+            self.assertLessEqual(carrier.unsent, 600_000 if number < 4 else 160_000)
+        unsent = server.factory.unsent
+        self.assertEqual(unsent.total, sum(carrier.unsent for *_, carrier in crowd))
+        self.assertLess(unsent.total, 1_000_000 + 20 * 160_000)
+        for protocol, transport, client, carrier in crowd[:10]:
+            for _ in range(30):
+                if carrier.unsent:
+                    carrier.resumeProducing()
+                server.turn()
+            self.assertEqual(client.tags(taken(transport)), list(range(10)))
+            protocol.connectionLost(LOST)
+        for protocol, *_ in crowd[10:]:
+            protocol.connectionLost(LOST)
+        self.assertEqual(unsent.total, 0)
+
     def test_a_turn_is_bounded(self) -> None:
         """
         After a turn's worth of requests, or of bytes, the reactor has its turn; nothing is lost.
