@@ -70,10 +70,10 @@ class LeaderAndIsr:
     :ivar eligible: broker ids outside the ISR that have every committed record all the same, since the ISR has been
         smaller than ``min.insync.replicas`` from when they left it (KIP-966's eligible leader replicas). While there
         are any, a leader's high watermark stands still, whatever the leader takes for the minimum.
-    :ivar unproven: broker ids of those in the ISR, or eligible, that have come back after an unclean stop while nobody
-        led: they may lack records that were on their disks. One of them is elected only when no other can be, once
-        all of them are back, and the one with the longest log then (KIP-966's last known eligible leader replicas).
-        The controller alone keeps it; brokers are not told.
+    :ivar unproven: broker ids of those that were in the ISR, or eligible, when they came back after an unclean stop:
+        they may lack records that were on their disks. One of them is elected only when no other can be, once all of
+        them are back, and the one with the longest log then (KIP-966's last known eligible leader replicas). They are
+        forgotten once the leader has shown by a change of the ISR that it lives. The controller alone keeps them.
     :ivar unclean_epoch: the leader epoch that an unclean election began last, −1 if none ever did: what was committed
         before it may be gone, and followers that have it may have to cut it off. The election of a leader that came
         back without what it had not synced counts here, too, where that was never acknowledged.
@@ -94,6 +94,13 @@ class LogEnd(NamedTuple):
 
     epoch: int
     offset: int
+
+
+class LogEndReport(NamedTuple):
+    """How far a log goes while its partition has no leader; ``leader_epoch``: of the state that says so."""
+
+    leader_epoch: int
+    end: LogEnd
 
 
 @frozen

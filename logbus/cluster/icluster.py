@@ -12,7 +12,7 @@ from zope.interface import Interface
 from logbus.cluster.announcement import NO_OVERRIDES, Announcement, DeletedTopic, PartitionState
 from logbus.cluster.images import BrokerImage
 from logbus.errors import ApiError
-from logbus.model import IsrChange, LeaderAndIsr, LogEnd, ReplicaReport, TopicPartition
+from logbus.model import IsrChange, LeaderAndIsr, LogEndReport, ReplicaReport, TopicPartition
 
 __all__ = [
     "NO_OVERRIDES",
@@ -134,7 +134,7 @@ class IControllerLink(Interface):
             UNKNOWN_TOPIC_OR_PARTITION. A replica that leads in that state all the same has nobody to take its place.
         """
 
-    def report_log_ends(ends: Mapping[TopicPartition, LogEnd]) -> Deferred[None]:
+    def report_log_ends(ends: Mapping[TopicPartition, LogEndReport]) -> Deferred[None]:
         """This is how far logs here go, of partitions without a leader: who has most may be elected."""
 
     def shut_down() -> Deferred[Sequence[TopicPartition]]:

@@ -18,7 +18,7 @@ from logbus.cluster.icluster import IControllerLink, IsrChange
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.peers import CONTROL, Peers
 from logbus.errors import ApiError, ErrorCode, error_of
-from logbus.model import LeaderAndIsr, LogEnd, ReplicaReport, TopicPartition
+from logbus.model import LeaderAndIsr, LogEndReport, ReplicaReport, TopicPartition
 from logbus.wire.messages.cluster import (
     AlteredPartition,
     AlterPartitionsRequest,
@@ -119,7 +119,7 @@ class ControllerLink:
         epoch = self.broker_epoch()
         return self._either(here, there)
 
-    def report_log_ends(self, ends: Mapping[TopicPartition, LogEnd]) -> Deferred[None]:
+    def report_log_ends(self, ends: Mapping[TopicPartition, LogEndReport]) -> Deferred[None]:
         """See :meth:`IControllerLink.report_log_ends`."""
 
         async def here(tenure: Tenure) -> None:
@@ -127,8 +127,12 @@ class ControllerLink:
 
         async def there() -> None:
             topics: dict[str, list[ReportedLogEnd]] = defaultdict(list)
-            for (topic, number), end in ends.items():
-                topics[topic].append(ReportedLogEnd(partition=number, leader_epoch=end.epoch, end_offset=end.offset))
+            for (topic, number), (leader_epoch, end) in ends.items():
+                topics[topic].append(
+                    ReportedLogEnd(
+                        partition=number, leader_epoch=leader_epoch, last_epoch=end.epoch, end_offset=end.offset
+                    )
+                )
             listed = [ReportedLogEnds(topic=topic, partitions=found) for topic, found in topics.items()]
             await self._ask(ReportLogEndsRequest(broker_epoch=epoch, topics=listed))
 

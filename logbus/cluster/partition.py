@@ -353,6 +353,19 @@ class Partition(Role):
             follower.begin_life(broker_epoch)
         return follower
 
+    def check_established(self) -> None:
+        """
+        Refuse to say that there is nothing at an offset, as long as others in sync may have it.
+
+        :raise ApiError: OFFSET_NOT_AVAILABLE on a leader that others in sync have not fetched from yet, up to the
+            start of its epoch.
+        """
+        if self.is_leader and not self.is_established and self.others_end_offset < self.epoch_start_offset:
+            raise ApiError(
+                ErrorCode.OFFSET_NOT_AVAILABLE,
+                f"{self.topic_partition} has a new leader, which may not have all that is committed",
+            )
+
     def check_caught_up(self) -> None:
         """
         Refuse to say where the committed records end, as long as that could be before where they ended for another.

@@ -227,9 +227,12 @@ class Replica:
 
         :param committed: stop at the last stable offset instead of the high watermark.
         :param min_one: give the first batch even when it is larger than ``max_bytes`` (KIP-74).
-        :raise ApiError: OFFSET_OUT_OF_RANGE.
+        :raise ApiError: OFFSET_OUT_OF_RANGE; OFFSET_NOT_AVAILABLE beyond the end of a leader of which it is not known
+            yet that it has all that former ones had committed: a reader must not take that for a truncation.
         """
         bound = self.last_stable_offset if committed else self.partition.high_watermark
+        if offset > self.log.log_end_offset:
+            self.partition.check_established()
         return self.log.read(offset, max_bytes, bound, min_one)
 
     def fetched(self, follower: Follower, at: OffsetAndStart) -> None:

@@ -20,7 +20,7 @@ from logbus.cluster.icluster import IControllerLink
 from logbus.cluster.metadata import NO_CONTROLLER, ClusterMetadata
 from logbus.cluster.replica import Replica
 from logbus.errors import ApiError, ErrorCode
-from logbus.model import NO_EPOCH, LeaderAndIsr, LogEnd, ReplicaReport, TopicPartition
+from logbus.model import NO_EPOCH, LeaderAndIsr, LogEnd, LogEndReport, ReplicaReport, TopicPartition
 
 RETRY_SECONDS = 1.0
 
@@ -143,6 +143,6 @@ class ReplicaReports:
         self._go_on()
 
 
-def _end_of(replica: Replica) -> LogEnd:
+def _end_of(replica: Replica) -> LogEndReport:
     log = replica.log
-    return LogEnd(log.epochs.latest, log.log_end_offset)
+    return LogEndReport(replica.partition.leader_epoch, LogEnd(log.epochs.latest, log.log_end_offset))

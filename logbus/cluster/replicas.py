@@ -59,7 +59,7 @@ class Replicas:
     :ivar repair: see :data:`.Repair`.
     :ivar exists: whether there is such a partition, on whichever broker.
     :ivar heard: told of every broker that fetches from here.
-    :ivar leaderless: told of every replica that may have each committed record, when its partition has no leader.
+    :ivar leaderless: told of every replica whose partition has no leader.
     """
 
     broker_id: int
@@ -203,7 +203,7 @@ class Replicas:
             self.fetcher.follow(replica, given.leader)
         if before != (partition.is_leader, partition.leader_epoch):
             self._tell(replica, led=before[0])
-        if given.leader < 0 and self.broker_id in (*given.isr, *given.eligible):
+        if given.leader < 0:
             self.leaderless(replica)
 
     def swap_log(self, name: TopicPartition, swap: Swap) -> Deferred[None]:

@@ -29,7 +29,7 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.routing import serves, task
 from logbus.metastore.imetastore import IMetadataStore, MetastoreError, NoNode
 from logbus.metastore.znodes import FEATURE_LEVEL, BrokerIdZnode
-from logbus.model import LeaderAndIsr, LogEnd, ReplicaReport, TopicPartition
+from logbus.model import LeaderAndIsr, LogEnd, LogEndReport, ReplicaReport, TopicPartition
 from logbus.net.context import RequestContext
 from logbus.net.limits import Complaints
 from logbus.wire.connection import Request
@@ -242,7 +242,9 @@ class ClusterHandlers:
     async def report_log_ends(self, context: RequestContext, request: Request) -> ReportLogEndsResponse:
         message: ReportLogEndsRequest = request.message
         ends = {
-            TopicPartition(topic.topic, one.partition): LogEnd(one.leader_epoch, one.end_offset)
+            TopicPartition(topic.topic, one.partition): LogEndReport(
+                one.leader_epoch, LogEnd(one.last_epoch, one.end_offset)
+            )
             for topic in message.topics
             for one in topic.partitions
         }

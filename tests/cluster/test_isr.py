@@ -20,7 +20,7 @@ from logbus.cluster.replica import OffsetAndStart, Replica
 from logbus.cluster.replicas import Replicas
 from logbus.config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, LogbusError
-from logbus.model import LeaderAndIsr, LogEnd, ReplicaReport, TopicPartition
+from logbus.model import LeaderAndIsr, LogEndReport, ReplicaReport, TopicPartition
 from logbus.storage.manager import LogManager
 from logbus.testing.simulation.disk import MemoryDisk
 from tests.handlers.kit import a_batch
@@ -47,7 +47,7 @@ class FakeLink:
     def report_replicas(self, reports: Sequence[ReplicaReport]) -> Deferred[Answers]:
         raise AssertionError
 
-    def report_log_ends(self, ends: Mapping[TopicPartition, LogEnd]) -> Deferred[None]:
+    def report_log_ends(self, ends: Mapping[TopicPartition, LogEndReport]) -> Deferred[None]:
         raise AssertionError
 
     def shut_down(self) -> Deferred[Sequence[TopicPartition]]:
@@ -213,6 +213,20 @@ class AskingTests(IsrCase):
         self.alive(0, 1, 2)
         replica.fetched(replica.partition.follower(1, 1, 2), OffsetAndStart(0, 0))
         self.assertEqual(self.asked(), [(0, 2, 1)])
+
+    def test_what_a_new_leader_may_lack(self) -> None:
+        """
+        What lies behind its end is not out of range until those in sync have fetched from it: they may have more that
+        is committed, and it be replaced.
+        """
+        replica = self.lead(0, 1)
+        self.append(replica)
+        replica = self.lead(0, 1, epoch=1)
+        self.fetch(replica, 1, 0)
+        for code in (ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.OFFSET_OUT_OF_RANGE):
+            error = self.assertRaises(ApiError, replica.read, 2, 100, committed=False, min_one=True)
+            self.assertEqual(error.code, code)
+            self.fetch(replica, 1, 1)
 
     def test_who_stands_still_is_looked_at(self) -> None:
         """Who fell out of the ISR, or lost its registration, says again where it is, though nothing is written."""

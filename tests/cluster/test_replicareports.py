@@ -15,7 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.replicareports import RETRY_SECONDS, ReplicaReports
 from logbus.errors import ApiError, ErrorCode
-from logbus.model import NO_EPOCH, LeaderAndIsr, LogEnd, ReplicaReport, TopicPartition
+from logbus.model import NO_EPOCH, LeaderAndIsr, LogEnd, LogEndReport, ReplicaReport, TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 ME, LEADER = 2, 1
@@ -26,13 +26,13 @@ class Link:
     """A controller that answers when it is told to."""
 
     reports: list[tuple[Sequence[ReplicaReport], Deferred[Any]]] = field(factory=list)
-    ends: list[tuple[Mapping[TopicPartition, LogEnd], Deferred[None]]] = field(factory=list)
+    ends: list[tuple[Mapping[TopicPartition, LogEndReport], Deferred[None]]] = field(factory=list)
 
     def report_replicas(self, reports: Sequence[ReplicaReport]) -> Deferred[Any]:
         self.reports.append((reports, Deferred()))
         return self.reports[-1][1]
 
-    def report_log_ends(self, ends: Mapping[TopicPartition, LogEnd]) -> Deferred[None]:
+    def report_log_ends(self, ends: Mapping[TopicPartition, LogEndReport]) -> Deferred[None]:
         self.ends.append((ends, Deferred()))
         return self.ends[-1][1]
 
@@ -104,13 +104,13 @@ class ReportsTests(SynchronousTestCase):
     def test_log_ends(self) -> None:
         """How far the logs of partitions without a leader go, as it is when it is said."""
         replica = Mock(topic_partition=T0)
-        replica.log.epochs.latest, replica.log.log_end_offset = 3, 9
+        replica.log.epochs.latest, replica.log.log_end_offset, replica.partition.leader_epoch = 3, 9, 4
         self.reports.leaderless(replica)
-        self.assertEqual([ends for ends, _ in self.link.ends], [{T0: LogEnd(3, 9)}])
+        self.assertEqual([ends for ends, _ in self.link.ends], [{T0: LogEndReport(4, LogEnd(3, 9))}])
         self.link.ends[-1][1].errback(ApiError(ErrorCode.NETWORK_EXCEPTION))
         replica.log.log_end_offset = 10
         self.clock.advance(RETRY_SECONDS)
-        self.assertEqual([ends for ends, _ in self.link.ends[1:]], [{T0: LogEnd(3, 10)}])
+        self.assertEqual([ends for ends, _ in self.link.ends[1:]], [{T0: LogEndReport(4, LogEnd(3, 10))}])
         self.link.ends[-1][1].callback(None)
         self.assertEqual(len(self.link.ends), 2)
 

@@ -38,6 +38,25 @@ class Nemesis:
             broker.start()
         self.cluster.wait_back(broker, after=epoch)
 
+    def lost_synced(self, broker: ClusterBroker, topic: str) -> None:
+        """
+        A broker's process ends, its disk loses a third of each active segment of a topic, synced or not, and it is
+        started again at once, within its session.
+        """
+        epoch = broker.epoch
+        broker.kill()
+        lost = 0
+        for directory in broker.data_dir.glob(f"{topic}-*"):
+            segment = max(directory.glob("*.log"))
+            size = segment.stat().st_size
+            lost += size - size * 2 // 3
+            with segment.open("r+b") as file:
+                file.truncate(size * 2 // 3)
+        broker.start()
+        self.cluster.wait_back(broker, after=epoch)
+        assert lost, "nothing was lost"
+        self.injected["lost what it had synced"] += 1
+
     @contextmanager
     def frozen(self, broker: ClusterBroker) -> Iterator[None]:
         """A broker does nothing until its session has expired; then it goes on as if nothing had been."""

@@ -87,6 +87,13 @@ def killed_twice(nemesis: Nemesis, broker: ClusterBroker, seconds: float) -> Non
         time.sleep(seconds)
 
 
+def lying_disk(nemesis: Nemesis, broker: ClusterBroker, seconds: float) -> None:
+    """Its disk loses what it had synced, while the others have it."""
+    nemesis.cluster.wait_in_sync(TOPIC)
+    nemesis.lost_synced(broker, TOPIC)
+    nemesis.cluster.wait_in_sync(TOPIC)
+
+
 def outage(nemesis: Nemesis, broker: ClusterBroker, seconds: float) -> None:
     """Of ZooKeeper."""
     nemesis.cluster.zookeeper.kill()
@@ -98,6 +105,7 @@ def outage(nemesis: Nemesis, broker: ClusterBroker, seconds: float) -> None:
 
 FAULTS: tuple[Fault, ...] = (
     killed, frozen, cut_from_zookeeper, isolated, cut_both, cut_from, cut_to, expired, bounced, killed_twice, outage,
+    lying_disk,
 )  # fmt: skip
 
 

@@ -130,3 +130,13 @@ def assert_whole(cluster: Cluster, traffic: Traffic) -> None:
     """Everybody has everything."""
     ends = {end_of(broker.data_dir, traffic.topic, 0) for broker in cluster.brokers}
     assert ends == {traffic.acknowledged}
+
+
+def test_a_leader_that_lost_what_it_had_synced(cluster: Cluster, nemesis: Nemesis) -> None:
+    """It is back within its session, and leads no more: others have what was acknowledged."""
+    with load(cluster, at_least=300, partitions=2) as traffic:
+        for _ in range(2):
+            nemesis.lost_synced(cluster.leader(traffic.topic), traffic.topic)
+            traffic.more(100)
+            cluster.wait_in_sync(traffic.topic)
+    assert nemesis.injected.total() == 2

@@ -47,6 +47,10 @@ def broker_requests() -> list[Any]:
         ),
         ReportLogEndsRequest(
             broker_epoch=1,
-            topics=[ReportedLogEnds(topic="t", partitions=[ReportedLogEnd(partition=0, leader_epoch=0, end_offset=9)])],
+            topics=[
+                ReportedLogEnds(
+                    topic="t", partitions=[ReportedLogEnd(partition=0, leader_epoch=0, last_epoch=0, end_offset=9)]
+                )
+            ],
         ),
     ]

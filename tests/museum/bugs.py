@@ -22,6 +22,7 @@ from logbus.cluster.partition import Partition
 from logbus.cluster.reads import Reader
 from logbus.cluster.receiver import AnnouncementReceiver
 from logbus.cluster.replica import Replica
+from logbus.cluster.replicareports import ReplicaReports
 from logbus.cluster.role import Role
 from logbus.cluster.truncation import TruncateTo
 from logbus.errors import ApiError
@@ -48,6 +49,8 @@ NO_FLUSH = evolve(
     ALONE, brokers=2, replication=2, partitions=2, kinds=("power-cut", "kill"), between=5, flush=False, rate=20, lag=3,
     seconds=90,
 )  # fmt: skip
+# Disks lose what they said was synced.
+LIES = evolve(USUAL, kinds=("lying-disk", "expire", "restart"), between=4, rate=15)
 # One replica, on a disk that fails.
 DISK = evolve(USUAL, brokers=1, replication=1, min_insync=1, kinds=("disk-error", "power-cut"))
 # Who was away takes seconds to catch up.
@@ -154,6 +157,14 @@ BUGS: dict[str, Bug] = {
     "who lost its page cache stays in sync": Bug(
         ((ControllerState, "unclean", lambda self, come: frozenset()),), NO_FLUSH, 10
     ),
+    "who did not stop cleanly stays in sync": Bug(
+        (
+            (ControllerState, "unclean", lambda self, come: frozenset()),
+            (ReplicaReports, "leader_incomplete", lambda self, *_: None),
+        ),
+        LIES,
+        12,
+    ),
     "who is behind joins the ISR": Bug(((Partition, "_may_join", lambda *_: True),), SLOW, 15),
     "a leader that is replaced acknowledges what it has": Bug(
         ((Replica, "_fail_waiters", _acknowledge_all),), ELECTIONS, 20
@@ -164,6 +175,14 @@ BUGS: dict[str, Bug] = {
     "leader epochs are not compared": Bug(
         ((Role, "check_epoch", lambda *_: None),),
         test="tests.cluster.test_partition.PartitionTests.test_epochs_fence_clients",
+    ),
+    "nobody hears that a leader lacks records": Bug(
+        ((ReplicaReports, "leader_incomplete", lambda self, *_: None),),
+        test="tests.cluster.test_lost_records.LostRecordsTests.test_a_leader_that_nobody_suspects",
+    ),
+    "who did not stop cleanly is believed to have all": Bug(
+        ((ControllerState, "unclean", lambda self, come: frozenset()),),
+        test="tests.cluster.test_lost_records.LostRecordsTests.test_all_are_killed",
     ),
     "positions of an earlier epoch count": Bug(
         ((Partition, "_begin", _begin_with_old_positions),),

@@ -11,9 +11,10 @@ The rules (KIP-101, KIP-497, KIP-966):
 * Otherwise the partition has no leader, and its in-sync replicas are kept, so that one of those who have the data may
   return; only where the topic allows it another replica takes over, and with it committed records may be lost.
 * A broker that comes back after an unclean stop may lack records, even some that it had synced (KIP-966). It is neither
-  in sync nor eligible while another who has not stopped so can lead. If there is none, it is *unproven*: one of the
-  unproven leads only when nobody else could ever be asked, all of them are back, and it has the longest log.  A last
-  member leads at once.
+  in sync nor eligible while another who has not stopped so can lead. It is *unproven*: one of the unproven leads only
+  when nobody else could ever be asked, all of them are back, and it has the longest log.  A last member leads at once.
+* The unproven are remembered until the leader that was elected instead has changed the in-sync replicas: until then it
+  may be dead, too, its registration about to expire.
 * A broker with a new log directory is neither in sync nor eligible, unless nobody else ever could be: then it leads,
   and that is an unclean election.
 * A replica that was reported as incomplete leads only while nobody else can.
@@ -104,7 +105,8 @@ def next_leader(
     """
     current = now.current
     isr, eligible, is_unclean = _trusted(current, lost)
-    unproven = tuple(one for one in (*isr, *eligible) if one in current.unproven or one in unclean)
+    suspected = [one for one in (*isr, *eligible) if one in unclean]
+    unproven = tuple(dict.fromkeys(one for one in (*current.unproven, *suspected) if one not in lost or one in isr))
     sure, able = (tuple(one for one in group if one not in unproven) for group in (isr, eligible))
     serves = current.leader in sure and now.standing(current.leader) is not Standing.GONE
     yields = serves and now.standing(current.leader) is Standing.INCOMPLETE and now.up(able)
@@ -118,11 +120,12 @@ def next_leader(
     elif heirs := now.up(able):
         leader = heirs[0]
         members = (leader,)
-    elif longest := _longest(now, (*isr, *eligible), unproven):
+    elif longest := _longest(now, tuple(dict.fromkeys((*isr, *eligible, *unproven))), unproven):
         leader, *equals = longest
         members = (leader,)
         short = leader in now.unsynced_lost
         is_unclean = is_unclean or (short and not now.rules.flushes)
+        unproven = ()
     elif now.rules.unclean_allowed and (others := now.up(now.replicas) or _incomplete(now)):
         # Rather one that may have every committed record.
         leader = max(others, key=lambda one: (one in unproven, now.log_ends.get(one, _NO_LOG)))
@@ -136,7 +139,6 @@ def next_leader(
     else:
         left = [one for one in sure if one not in members and now.standing(one) is not Standing.INCOMPLETE]
         eligible = still_eligible(able, [*left, *equals], members, tuple(now.replicas), now.rules)
-        unproven = ()
     return _outcome(now, leader, members, eligible, unproven, renew=renew, unclean=is_unclean, short=short)
 
 
@@ -157,12 +159,16 @@ def _longest(now: Situation, holders: Sequence[int], unproven: Collection[int]) 
     standing = {one: now.standing(one) for one in holders}
     if any(one not in unproven and standing[one] is not Standing.INCOMPLETE for one in holders):
         return ()
-    if Standing.GONE in standing.values():
-        return ()
     if len(holders) == 1:
-        return () if standing[holders[0]] is Standing.LEAVING else tuple(holders)
-    if any(one not in now.log_ends for one in holders):
+        return tuple(holders) if standing[holders[0]] in (Standing.UP, Standing.INCOMPLETE) else ()
+    there = [one for one in holders if standing[one] is not Standing.GONE]
+    if any(one not in now.log_ends for one in there):
         return ()
+    if len(there) < len(holders):
+        # Who has records of the last leader's epoch was there later than those that are away and have none.
+        last = now.current.leader_epoch - (now.current.leader == NO_LEADER)
+        latest = [one for one in there if now.current.isr == (one,) and now.log_ends[one].epoch >= last]
+        return tuple(latest) if now.up(latest) else ()
     most = max(now.log_ends[one] for one in holders)
     equals = [one for one in now.replicas if one in holders and now.log_ends[one] == most]
     # Of those with as much, one that is not known to have damaged records.
@@ -184,7 +190,7 @@ def preferred_leader(now: Situation) -> Election:
         raise ApiError(
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"broker {preferred}, the preferred one, is not alive and in sync"
         )
-    return _elected(now, preferred, current.isr, current.eligible, ())
+    return _elected(now, preferred, current.isr, current.eligible, current.unproven)
 
 
 def unclean_leader(now: Situation) -> Election:
@@ -222,7 +228,7 @@ def narrowed(now: Situation, replicas: Sequence[int]) -> Election | None:
     leader = current.leader
     if leader not in replicas:
         leader = next(iter(narrow.up([one for one in isr if one not in unproven])), NO_LEADER)
-    return _outcome(narrow, leader, isr, eligible, unproven if leader == NO_LEADER else ())
+    return _outcome(narrow, leader, isr, eligible, unproven)
 
 
 def due_elections(

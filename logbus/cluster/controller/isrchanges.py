@@ -75,4 +75,6 @@ def granted(
         eligible=still_eligible(current.eligible, left, change.isr, record.replicas, rules),
         controller_epoch=controller_epoch,
         version=current.version + 1,
+        # The leader lives, and has all that they had.
+        unproven=(),
     )

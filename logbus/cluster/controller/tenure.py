@@ -31,7 +31,7 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.clusterznodes import FeatureLevelZnode, Life, LivesZnode
 from logbus.metastore.imetastore import Create, Op, Set, Watcher
 from logbus.metastore.znodes import FEATURES, LIVES, PartitionZnode, StateZnode, TopicZnode
-from logbus.model import LeaderAndIsr, LogEnd, ReplicaReport, TopicPartition
+from logbus.model import LeaderAndIsr, LogEndReport, ReplicaReport, TopicPartition
 
 
 @define(eq=False)
@@ -220,7 +220,9 @@ class Tenure:
             answers[report.topic_partition] = state
         return answers
 
-    async def note_log_ends(self, broker_id: int, broker_epoch: int, ends: Mapping[TopicPartition, LogEnd]) -> None:
+    async def note_log_ends(
+        self, broker_id: int, broker_epoch: int, ends: Mapping[TopicPartition, LogEndReport]
+    ) -> None:
         """
         A broker says how far its logs go, of partitions that have no leader: who has most may be elected.
 
@@ -228,12 +230,15 @@ class Tenure:
         """
         await self.check_broker(broker_id, broker_epoch)
         told = []
-        for name, end in ends.items():
+        for name, (leader_epoch, end) in ends.items():
             topic = self.state.topics.get(name.topic)
             if topic is None or topic.deleting or not 0 <= name.partition < len(topic.partitions):
                 continue
             record = topic.partitions[name.partition]
-            if record.state is not None and record.state.leader == NO_LEADER and broker_id in record.replicas:
+            now = record.state
+            if now is None or broker_id not in record.replicas:
+                continue
+            if (now.leader, now.leader_epoch) == (NO_LEADER, leader_epoch):
                 self.state.log_ends.setdefault(name, {})[broker_id] = end
                 told.append(name)
         if told:

@@ -1,5 +1,5 @@
 """
-What may be lost: which partitions had no member left whose power had not gone.
+What may be lost: which partitions had no member left whose power had not gone, and whose disk had not lied.
 
 By the metadata store a partition's members are its in-sync replicas and those that are kept as eligible to lead: each
 has everything that was acknowledged. A member that lost its power may lack what it had not synced, until it was taken
@@ -49,8 +49,15 @@ class Losses:
                 self._dark[partition] = self._dark.get(partition, frozenset()) & members
                 self._look(partition)
 
+    def all_but(self, broker_id: int) -> bool:
+        """Whether every partition that a broker is a member of has another one that has lost nothing."""
+        return all(
+            broker_id not in members or members - self._dark[partition] - {broker_id}
+            for partition, members in self._members.items()
+        )
+
     def power_went(self, broker_id: int) -> None:
-        """A machine was switched off."""
+        """A machine was switched off, or its disk lost what it had synced."""
         for partition, members in self._members.items():
             if broker_id in members:
                 self._dark[partition] |= {broker_id}

@@ -10,6 +10,7 @@ from attrs import define, field
 from twisted.internet.defer import Deferred
 
 from logbus.testing.simulation.disk import broken, no_space
+from logbus.testing.simulation.losses import Losses
 from logbus.testing.simulation.node import BrokerNode, World, host_of
 from logbus.testing.simulation.operations import Operator
 from logbus.testing.simulation.schedule import Fault
@@ -20,6 +21,7 @@ from logbus.testing.simulation.timeddisk import SYNC_SECONDS
 class Nemesis:
     """
     :ivar clients: the addresses of clients; ``operator``: one of them, who asks brokers for changes.
+    :ivar losses: who has lost what, by topic.
     :ivar effects: how often a kind of fault was seen to have an effect.
     :ivar moot: how often it had none, since the broker was down already, or nobody noticed.
     :ivar told: every fault and recovery, as lines.
@@ -30,6 +32,7 @@ class Nemesis:
     clients: Sequence[str]
     trace: Callable[[str], None]
     operator: Operator
+    losses: Sequence[Losses] = ()
     effects: Counter[str] = field(factory=Counter, init=False)
     moot: Counter[str] = field(factory=Counter, init=False)
     told: list[str] = field(factory=list, init=False)
@@ -109,6 +112,15 @@ class Nemesis:
         node.cut_power(mode)
         self._again(node, down)
         return node.reactor.dead
+
+    def _lying_disk(self, broker: int, down: float, share: float) -> bool:
+        """It ends, and is back with less than it had synced; what it lost somebody else has."""
+        node = self.nodes[broker]
+        if not node.up or not all(each.all_but(broker) for each in self.losses):
+            return False
+        lost = node.lose_synced([each.topic for each in self.losses], share)
+        self._again(node, down)
+        return lost > 0
 
     def _at_step(self, kind: str, broker: int, steps: int, die: Callable[[], object]) -> bool | None:
         node = self.nodes[broker]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from random import Random
 from typing import Any
 
@@ -15,7 +15,7 @@ from logbus.config import ConfigView
 from logbus.ilogbus import Listener
 from logbus.protocols import KafkaPlugin
 from logbus.testing.simulation.clock import VirtualClock
-from logbus.testing.simulation.inodes import Choice, Directory
+from logbus.testing.simulation.inodes import Choice, Directory, Inode
 from logbus.testing.simulation.network import Network
 from logbus.testing.simulation.reactor import NodeReactor
 from logbus.testing.simulation.store import Ensemble, SimulatedStore
@@ -60,7 +60,8 @@ class BrokerNode:
     :ivar broker: the one that runs, or ran last.
     :ivar up: whether it runs, frozen or not.
     :ivar lives: how many there were.
-    :ivar started: told of each broker before it starts; ``power_went``: told, by its id, when its machine goes off.
+    :ivar started: told of each broker before it starts; ``power_went``: told, by its id, when its machine goes off, or
+        its disk loses what it had synced.
     :ivar trouble: what went wrong that no fault explains.
     """
 
@@ -157,6 +158,27 @@ class BrokerNode:
     def kill(self) -> None:
         """End its process; the machine stays."""
         self._die(silently=False)
+
+    def lose_synced(self, topics: Collection[str], share: float) -> int:
+        """
+        Kill it, and have its disk lose the end of each active segment, synced or not.
+
+        :param topics: whose logs are hit; ``share``: of each segment that stays.
+        :return: how many bytes are gone.
+        """
+        self.kill()
+        lost = 0
+        for name, directory in self.tree.entries.items():
+            if name.rpartition("-")[0] in topics and isinstance(directory, Directory):
+                active = directory.entries[max(each for each in directory.entries if each.endswith(".log"))]
+                assert isinstance(active, Inode)
+                size = len(active.content())
+                active.truncate(int(size * share))
+                active.sync()
+                lost += size - int(size * share)
+        if lost:
+            self.power_went(self.broker_id)
+        return lost
 
     def cut_power(self, mode: str) -> None:
         """

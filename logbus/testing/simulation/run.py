@@ -149,11 +149,13 @@ class Run:
             settings.replication,
         )
         hosts = [CLIENT_HOST]
-        nemesis = Nemesis(self.world, self.nodes, hosts, self._note, operator)
+        nemesis = Nemesis(self.world, self.nodes, hosts, self._note, operator, self._losses)
         if TRANSACTIONS in settings.workloads:
             work = self._transactions = Transactions(settings, self.world, self._view, self._found, self._client_failed)
             hosts += work.hosts
-            nemesis = TransactionNemesis(self.world, self.nodes, hosts, self._note, operator, transactions=work)
+            nemesis = TransactionNemesis(
+                self.world, self.nodes, hosts, self._note, operator, self._losses, transactions=work
+            )
         if self._begin():
             start = clock.now
             for fault in schedule:

@@ -88,6 +88,11 @@ def _kill_all(random: Random, brokers: Sequence[int]) -> Arguments:
     return {"down": _blackout(random, brokers)["down"]}
 
 
+def _lying_disk(random: Random, brokers: Sequence[int]) -> Arguments:
+    # Mostly back before anybody misses it.
+    return {"broker": random.choice(brokers), "down": _seconds(random, 0.05, 5), "share": round(random.random(), 3)}
+
+
 def _of_one(least: float, most: float) -> Callable[[Random, Sequence[int]], Arguments]:
     def draw(random: Random, brokers: Sequence[int]) -> Arguments:
         return {"broker": random.choice(brokers), "seconds": _seconds(random, least, most)}
@@ -207,6 +212,7 @@ KINDS: dict[str, tuple[float, int, Draw]] = {
     "reassign": (1, 2, _reassign),
     "configure": (0.3, 1, _configure),
     "topic": (0.5, 1, _topic),
+    "lying-disk": (1, 2, _lying_disk),
 }
 """All kinds of faults that strike brokers, links and disks, whatever clients do."""
 

@@ -333,10 +333,15 @@ class ReportReplicasResponse:
 
 @struct
 class ReportedLogEnd:
-    """How far a log goes: the leader epoch of its last record, −1 if it has none, and its end."""
+    """
+    How far a log goes: the leader epoch of its last record, −1 if it has none, and its end.
+
+    :ivar leader_epoch: of the state that has no leader.
+    """
 
     partition: Int32
     leader_epoch: Int32
+    last_epoch: Int32
     end_offset: Int64
 
 

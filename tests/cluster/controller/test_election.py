@@ -54,9 +54,8 @@ def situations(draw: st.DrawFn) -> Situation:
     if len(isr) < rules.enough(len(replicas)):
         eligible = tuple(one for one in replicas if one not in isr and draw(st.booleans()))
     leader = draw(st.sampled_from([NO_LEADER, *isr]))
-    unproven = ()
-    if leader == NO_LEADER:
-        unproven = tuple(one for one in (*isr, *eligible) if draw(st.booleans()))
+    among_whom = replicas if leader == NO_LEADER else [one for one in replicas if one not in (*isr, *eligible)]
+    unproven = tuple(one for one in among_whom if draw(st.booleans()))
     current = LeaderAndIsr(
         leader, draw(st.integers(0, 9)), isr, draw(st.integers(0, 9)), draw(st.integers(0, 9)), eligible,
         unproven=unproven,
@@ -93,7 +92,7 @@ class ElectionTests(SynchronousTestCase):
         current = now.current
         holders = {*current.isr, *current.eligible}
         sure = holders - unclean - set(current.unproven)
-        left = holders - lost or holders
+        left = (holders | set(current.unproven)) - lost or holders
         if outcome is None:
             if current.leader == NO_LEADER:
                 self.assertEqual(now.up(sure), [])
@@ -106,7 +105,7 @@ class ElectionTests(SynchronousTestCase):
         self.assertTrue(result.isr)
         self.assertFalse(set(result.isr) & set(result.eligible))
         self.assertLessEqual({*result.isr, *result.eligible}, set(now.replicas))
-        self.assertLessEqual(set(result.unproven), {*result.isr, *result.eligible})
+        self.assertLessEqual(set(result.unproven), {*current.unproven, *(holders & unclean)})
         self.assertIn(result.leader_epoch - current.leader_epoch, (0, 1))
         if result.leader_epoch == current.leader_epoch:
             self.assertEqual(result.leader, current.leader)
@@ -114,7 +113,7 @@ class ElectionTests(SynchronousTestCase):
             self.assertLessEqual({*result.isr, *result.eligible}, holders)
             self.assertLessEqual(left & unclean, set(result.unproven) | lost)
             return
-        self.assertEqual(result.unproven, ())
+        self.assertFalse(set(result.unproven) & {*result.isr, *result.eligible})
         self.assertIsNot(now.standing(result.leader), GONE)
         if now.standing(result.leader) is LEAVING:
             self.assertEqual(result.leader, current.leader)
@@ -125,23 +124,28 @@ class ElectionTests(SynchronousTestCase):
             self.assertEqual(result.unclean_epoch, result.leader_epoch)
         if outcome.unclean:
             nobody = holders <= lost or (not sure and not now.rules.flushes)
+            self.assertEqual(result.unproven, ())
             self.assertTrue(now.rules.unclean_allowed or nobody)
             self.assertEqual((result.isr, result.eligible), ((result.leader,), ()))
         else:
-            self.assertIn(result.leader, holders)
-            self.assertLessEqual({*result.isr, *result.eligible}, holders)
+            self.assertIn(result.leader, holders | set(current.unproven))
+            self.assertLessEqual({*result.isr, *result.eligible}, holders | set(current.unproven))
             if now.up(sure & set(current.isr)):
                 self.assertIn(result.leader, sure)
                 self.assertIs(now.standing(result.leader), UP)
                 self.assertFalse({*result.isr, *result.eligible} & unclean)
             elif result.leader not in sure:
                 self.assertEqual(now.up(sure), [])
-                self.assertTrue(all(now.standing(one) is not GONE for one in left))
-                if len(left) > 1:
+                there = [one for one in left if now.standing(one) is not GONE]
+                if len(there) < len(left):
+                    self.assertEqual((result.leader,), tuple(one for one in current.isr if one not in lost))
+                    last = current.leader_epoch - (current.leader == NO_LEADER)
+                    self.assertGreaterEqual(now.log_ends[result.leader].epoch, last)
+                elif len(left) > 1:
                     self.assertEqual(now.log_ends[result.leader], max(now.log_ends[one] for one in left))
                     for one in (*result.isr, *result.eligible):
                         self.assertTrue(one in sure or now.log_ends[one] == now.log_ends[result.leader])
-            if holders - lost:
+            if left - lost:
                 self.assertNotIn(result.leader, lost)
         if len(result.isr) >= now.rules.enough(len(now.replicas)):
             self.assertEqual(result.eligible, ())
@@ -246,10 +250,11 @@ class ElectionTests(SynchronousTestCase):
         short, long = LogEnd(4, 20), LogEnd(4, 30)
         later = LogEnd(5, 10)
         all_back = evolve(now, current=LeaderAndIsr(NO_LEADER, 5, (1, 2), 0, 1, (3,), unproven=(1, 2)))
+        instead = evolve(now, current=LeaderAndIsr(NO_LEADER, 5, (2,), 0, 1, unproven=(1,)), rules=TopicRules())
         for what, situation, renew, unclean, expected in (
-            ("the others are there", now, True, {1}, LeaderAndIsr(2, 5, (2, 3), 0, 1)),
-            ("a follower", now, False, {2}, LeaderAndIsr(1, 4, (1, 3), 0, 1)),
-            ("all but one", now, True, {1, 2}, LeaderAndIsr(3, 5, (3,), 0, 1)),
+            ("the others are there", now, True, {1}, LeaderAndIsr(2, 5, (2, 3), 0, 1, unproven=(1,))),
+            ("a follower", now, False, {2}, LeaderAndIsr(1, 4, (1, 3), 0, 1, unproven=(2,))),
+            ("all but one", now, True, {1, 2}, LeaderAndIsr(3, 5, (3,), 0, 1, unproven=(1, 2))),
             ("the last member", alone, True, {1}, LeaderAndIsr(1, 5, (1,), 0, 1)),
             ("the others are away", evolve(now, standing=among({1})), True, {1}, waits),
             ("all are back, and have not told", all_back, False, {3}, evolve(all_back.current, version=2,
@@ -261,7 +266,13 @@ class ElectionTests(SynchronousTestCase):
             ("two have as much", evolve(all_back, log_ends={1: long, 2: short, 3: long}), False, {3},
              LeaderAndIsr(1, 6, (1,), 0, 2, (3,))),
             ("one is back cleanly", evolve(all_back, log_ends={1: long, 2: long, 3: short}), False, (),
-             LeaderAndIsr(3, 6, (3,), 0, 2)),
+             LeaderAndIsr(3, 6, (3,), 0, 2, unproven=(1, 2))),
+            ("who led instead was dead, too", evolve(instead, log_ends={1: long, 2: short}), False, {2},
+             LeaderAndIsr(1, 6, (1,), 0, 2)),
+            ("the other is away", evolve(instead, log_ends={2: LogEnd(3, 9)}, standing=among({2})), False, {2},
+             evolve(instead.current, version=2, unproven=(1, 2))),
+            ("the other is away, and was when it led", evolve(instead, log_ends={2: later}, standing=among({2})), False,
+             {2}, LeaderAndIsr(2, 6, (2,), 0, 2)),
         ):  # fmt: skip
             outcome = next_leader(situation, renew=renew, unclean=unclean)
             assert outcome is not None, what

@@ -11,7 +11,7 @@ from logbus.cluster.topics import NewTopic
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.imetastore import Op
 from logbus.metastore.memory import MemoryEnsemble
-from logbus.model import IsrChange, LeaderAndIsr, LogEnd, ReplicaReport, TopicPartition
+from logbus.model import IsrChange, LeaderAndIsr, LogEnd, LogEndReport, ReplicaReport, TopicPartition
 from tests.cluster.control import Node
 from tests.cluster.controller.test_service import T0, ControllerCase
 
@@ -159,7 +159,7 @@ class LossTests(ThreeBrokers):
         self.back(1, unsynced_lost=True)
         self.assertEqual(self.seen(self.nodes[0]), LeaderAndIsr(-1, 1, (1,), 1, 3, (2,), unproven=(1,)))
         self.cluster.started(2)
-        self.assertEqual(self.seen(self.nodes[0]), LeaderAndIsr(2, 2, (2,), 1, 4))
+        self.assertEqual(self.seen(self.nodes[0]), LeaderAndIsr(2, 2, (2,), 1, 4, unproven=(1,)))
 
     def test_all_stopped_uncleanly(self) -> None:
         """When all are back who may have every record, the one with the longest log leads."""
@@ -170,10 +170,12 @@ class LossTests(ThreeBrokers):
         for broker, end in ((1, 7), (2, 9)):
             node = self.back(broker, unclean_shutdown=True)
             self.assertEqual(self.seen(self.nodes[0]).leader, -1)
-            self.told(node, name, LogEnd(1, end))
+            self.told(node, name, LogEndReport(0, LogEnd(1, 99)))
+            self.assertEqual(self.seen(self.nodes[0]).leader, -1)
+            self.told(node, name, LogEndReport(1, LogEnd(1, end)))
         self.assertEqual(self.seen(self.nodes[0]), LeaderAndIsr(2, 2, (2,), 1, 5))
 
-    def told(self, node: Node, name: TopicPartition, end: LogEnd) -> None:
+    def told(self, node: Node, name: TopicPartition, end: LogEndReport) -> None:
         """A broker says how long its log is."""
         self.successResultOf(
             self.nodes[0].controller.submit(
