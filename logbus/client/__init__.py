@@ -23,6 +23,7 @@ A Twisted-native client of Kafka-compatible brokers.
     audit.py        an interceptor that counts; audit_events.py and audit_check.py are pure; audit_reading.py
     client_metrics.py  what clients count, for people and for Prometheus
     options.py      checks of options and arguments
+    broker_outages.py  which failures to reach brokers the log tells of
     retry.py        which failures are worth another attempt
     addresses.py    HOST:PORT
 

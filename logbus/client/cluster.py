@@ -15,9 +15,11 @@ from twisted.internet.endpoints import HostnameEndpoint
 from twisted.internet.error import ConnectError, DNSLookupError
 from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.internet.task import deferLater
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.client.addresses import parse_bootstrap
+from logbus.client.broker_outages import BrokerOutages
 from logbus.client.options import InvalidOption, function, seconds, shown, text
 from logbus.client.retry import Backoff, Unreachable, api_error
 from logbus.client.topics import Node, Partition, Topic, newest, topic_of
@@ -53,6 +55,8 @@ class Cluster:
     :ivar controller_id: −1 until then.
     :raises ConfigError: ``bootstrap`` is not a list of addresses, or another option is wrong.
     """
+
+    _log = Logger()
 
     def __init__(
         self,
@@ -90,6 +94,7 @@ class Cluster:
         self._topics: dict[str, Topic] = {}
         self._channels: dict[tuple[str, int, str], Channel] = {}
         self._connecting: dict[tuple[str, int, str], tuple[list[Deferred[Channel]], Deferred[Channel] | None]] = {}
+        self._outages = BrokerOutages()
         self._lanes = 0
         self._closed = False
 
@@ -343,16 +348,35 @@ class Cluster:
                 error = result.value
                 if late or isinstance(error, RequestTimedOut):
                     error = RequestTimedOut(f"no answer in {min(self._connect_timeout, self.timeout):g} s")
-                problem = Failure(Unreachable(why_unreachable(host, port, error)))
+                unreachable = Unreachable(why_unreachable(host, port, error))
+                self._is_away(host, port, unreachable)
+                problem = Failure(unreachable)
                 for each in waiting:
                     each.errback(problem)
                 return
             self._channels[key] = result
+            if self._outages.reached(f"{host}:{port}"):
+                self._log.info("connected to {host}:{port} again", host=host, port=port)
+            result.when_lost().addCallback(lambda _: self._lost(host, port, result))
             for each in waiting:
                 each.callback(result)
 
         attempt.addBoth(connected)
         return await mine
+
+    def _lost(self, host: str, port: int, channel: Channel) -> None:
+        """A broker that hangs up may do so for good reasons; one that does not answer has none."""
+        if isinstance(channel.ended_by, RequestTimedOut):
+            self._is_away(host, port, channel.ended_by)
+
+    def _is_away(self, host: str, port: int, error: LogbusError) -> None:
+        if self._closed:
+            return
+        failures = self._outages.failed(f"{host}:{port}", self.reactor.seconds())
+        if failures == 1:
+            self._log.warn("{error}", error=error)
+        elif failures is not None:
+            self._log.warn("{error} (tried {count} times since this was last said)", error=error, count=failures)
 
 
 def why_unreachable(host: str, port: int, error: BaseException | None) -> str:

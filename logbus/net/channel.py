@@ -105,6 +105,11 @@ class Channel(Protocol):
         return self._end is None and self.connected == 1
 
     @property
+    def ended_by(self) -> LogbusError | None:
+        """Why no requests can be sent any more; None while they can."""
+        return self._end
+
+    @property
     def peer(self) -> str:
         """Where the broker is, for people."""
         address: Any = self.transport.getPeer() if self.transport is not None else None
@@ -350,7 +355,10 @@ def connect(
         return Channel(timers, client_id=client_id, timeout=timeout, response_max_bytes=response_max_bytes, lends=lends)
 
     async def connected() -> Channel:
-        channel = cast(Channel, await endpoint.connect(Factory.forProtocol(build)))
+        factory = Factory.forProtocol(build)
+        # Otherwise each attempt would log that a factory starts and stops.
+        factory.noisy = False
+        channel = cast(Channel, await endpoint.connect(factory))
         try:
             await begin(channel)
         except Exception:

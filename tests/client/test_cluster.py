@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError, Deferred, fail
+from twisted.internet.error import ConnectionRefusedError
+from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.client.admin import AdminClient, NewTopic
@@ -42,6 +44,58 @@ class ClusterTests(SynchronousTestCase):
         self.done(cluster.topic("t"))
         self.assertEqual(len(self.brokers.requests("Metadata")), 2)
         self.assertEqual(cluster.nodes, {1: Node(1, "b1", 9092)})
+
+    def test_a_broker_that_is_away_is_told(self) -> None:
+        """
+        The log warns of it when it is first missed, and then every half minute; each attempt by itself is no line.
+        When it is back the log says so.
+        """
+        cluster = self.cluster()
+        self.brokers.nodes = set()
+
+        def lines(seconds: int) -> list[tuple[str, str]]:
+            with capturedLogs() as captured:
+                for _ in range(seconds):
+                    asked = cluster.refresh()
+                    self.brokers.settle(1)
+                    asked.addErrback(lambda _: None)
+            return [(each["log_level"].name, formatEvent(each)) for each in captured]
+
+        self.assertEqual(lines(25), [("warn", "cannot connect to b1:9092: connection refused")])
+        ((level, line),) = lines(25)
+        self.assertEqual((level, line.partition(" (")[0]), ("warn", "cannot connect to b1:9092: connection refused"))
+        self.assertIn("tried 30 times since", line)
+        self.brokers.nodes = {1}
+        self.assertEqual(lines(5), [("info", "connected to b1:9092 again")])
+
+    def test_a_broker_that_does_not_answer_is_told(self) -> None:
+        """
+        Of one that takes connections and says nothing as well.
+        """
+        cluster = self.cluster(timeout=3.0)
+        self.done(cluster.refresh())
+        self.brokers.deliver = lambda to, key, frame: None
+        with capturedLogs() as captured:
+            asked = cluster.refresh()
+            self.brokers.settle(4)
+        self.failureResultOf(asked)
+        warned = [formatEvent(each) for each in captured if each["log_level"].name == "warn"]
+        self.assertEqual(warned, ["Metadata: no answer from 192.168.1.1:54321 in 3 s"])
+
+    def test_connecting_logs_no_factories(self) -> None:
+        """
+        Twisted says of a noisy factory when it starts and stops, which would be with each attempt.
+        """
+        noisy = []
+
+        class Endpoint:
+            def connect(self, factory: Any) -> Deferred[Any]:
+                noisy.append(factory.noisy)
+                return fail(ConnectionRefusedError())
+
+        cluster = Cluster(self.brokers.clock, "b1:9092", endpoint=lambda host, port: Endpoint())  # type: ignore[arg-type, return-value]
+        self.failureResultOf(cluster.refresh(), Unreachable)
+        self.assertEqual(noisy, [False])
 
     def test_the_first_address_that_answers(self) -> None:
         """

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import capturedLogs, formatEvent
 
 from logbus.client import CommittedOffset, Consumer, Producer
 from logbus.client.admin import AdminClient
@@ -460,6 +461,42 @@ class GroupConsumerTests(MembershipCase):
         consumer.seek_to_beginning()
         self.cluster.settle(2)
         self.assertEqual(self.finished(consumer.poll(0)).keys(), ALL)
+
+    def test_a_topic_that_is_not_there_is_told(self) -> None:
+        """
+        The log warns of it once a minute, and says when it is there; what is there is read meanwhile.
+        """
+        with capturedLogs() as captured:
+            consumer = self.consumer("t", "misspelt")
+            self.read(consumer, 12)
+            waiting = consumer.poll()
+            self.cluster.settle(100)
+            self.cluster[0].create("misspelt", 1)
+            self.cluster.settle(10)
+        warned = [formatEvent(each) for each in captured if each["log_level"].name == "warn"]
+        line = "nothing is read of topic misspelt, which the consumer subscribes to: there is no topic 'misspelt'"
+        self.assertEqual(warned, [f"group g: {line}"] * 2)
+        self.assertIn("group g: topic misspelt is there now", [formatEvent(each) for each in captured])
+        waiting.addErrback(lambda _: None)
+        waiting.cancel()
+
+    def test_a_partition_that_is_not_there_is_told(self) -> None:
+        """
+        Whoever assigned it and asks for records gets an error after some seconds, again and again, with a group and
+        without; other partitions are read.
+        """
+        for missing, said in (
+            (TopicPartition("t", 99), "topic 't' has no partition 99; it has 0 to 5"),
+            (TopicPartition("misspelt", 0), "there is no topic 'misspelt'"),
+        ):
+            for consumer in (self.consumer(), Consumer(self.a_client())):
+                consumer.assign({missing: 0, P0: 0})
+                self.assertEqual(self.read(consumer, 2), [(0, 0), (0, 1)])
+                for _ in range(2):
+                    waiting = consumer.poll()
+                    self.cluster.settle(10)
+                    self.assertEqual(str(self.failureResultOf(waiting, ApiError).value), said)
+                self.finished(consumer.close())
 
     def test_one_loop_reads_a_consumer(self) -> None:
         """

@@ -8,6 +8,7 @@ Members of consumer groups.
     offsets.py            GroupOffsets: commit and look up offsets, with or without being a member; commits.py, pure
     coordinator.py        one group's coordinator, kept until it proves to be another
     shell.py              what both protocols have in common: the listener, the consumer's polls, commits
+    missing_topics.py     tells the log of subscribed topics that do not exist
     classic.py            pure: what a member of the classic protocol does next; classic_steps.py its words
     classic_shell.py      does it: JoinGroup, SyncGroup, Heartbeat, LeaveGroup; topic_watch.py new topics and partitions
     memberdata.py         pure: what members tell each other

@@ -94,6 +94,7 @@ class ClassicMembership(Shell):
         if self._closed or (subscription == self._subscription and self._machine.phase is not Phase.UNJOINED):
             return
         self._subscription = subscription
+        self._missing.watch(subscription)
         if subscription.pattern is None:
             self._machine.topics = frozenset(subscription.topics)
         if self._machine.phase in (Phase.UNJOINED, Phase.LEAVING) or self._stopping:

@@ -77,6 +77,7 @@ class ConsumerMembership(Shell):
         if self._closed:
             return
         self._subscription = subscription
+        self._missing.watch(subscription)
         actions = self._machine.want(subscription)
         if self._machine.phase in (Phase.UNJOINED, Phase.LEAVING) or self._stopping:
             self._begin()

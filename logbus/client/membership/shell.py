@@ -22,6 +22,7 @@ from logbus.client.membership.actions import Action, Failed, Left, Tell, Told
 from logbus.client.membership.commits import MOVED_ON, refused
 from logbus.client.membership.coordinator import GroupCoordinator
 from logbus.client.membership.interface import CommitFailed, GroupListener, GroupMetadata, GroupOptions
+from logbus.client.membership.missing_topics import MissingTopics
 from logbus.client.membership.offsets import GroupOffsets
 from logbus.client.membership.subscription import Subscription
 from logbus.errors import ApiError, ErrorCode, LogbusError
@@ -61,6 +62,7 @@ class Shell:
         self._coordinator = GroupCoordinator(cluster, options.group_id)
         self._offsets = GroupOffsets(cluster, options.group_id, options.request_timeout)
         self._subscription: Subscription | None = None
+        self._missing = MissingTopics(cluster, options.group_id)
         self._tasks: set[Deferred[None]] = set()
         self._stopping: list[Deferred[None]] = []
         self._settling: list[Deferred[None]] = []
@@ -142,6 +144,7 @@ class Shell:
 
     def _stop(self, leave: bool) -> Deferred[None]:
         self._subscription = None
+        self._missing.stop()
         ended: Deferred[None] = Deferred()
         self._stopping.append(ended)
         self._do(self._machine.stop(leave=leave))
@@ -151,6 +154,7 @@ class Shell:
         if isinstance(action, Tell):
             self._start(self._tell(action))
         elif isinstance(action, Failed):
+            self._missing.stop()
             self._log.error("{error}", error=action.error)
             self._ended()
             self._start(self._call(self._listener.on_failed, action.error))

@@ -1,0 +1,101 @@
+"""Tells the log of topics that a member subscribes to and that do not exist."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.client.cluster import Cluster
+from logbus.client.membership.subscription import Subscription
+from logbus.errors import ErrorCode, LogbusError
+
+FIRST = 1.0
+"""Seconds after the subscription when topics are looked for: one that was just made is not known to all brokers."""
+AGAIN = 5.0
+"""Seconds after which missing topics are looked for again."""
+EVERY = 60.0
+"""Seconds after which the log says again that a topic is missing."""
+
+_PASSING = frozenset({ErrorCode.LEADER_NOT_AVAILABLE})
+
+
+class MissingTopics:
+    """
+    Looks for the topics of a subscription until all of them exist. A group can subscribe to topics that are made later,
+    so that this is no error; but a misspelt name gives no records for ever.
+    """
+
+    _log = Logger()
+
+    def __init__(self, cluster: Cluster, group_id: str) -> None:
+        self._cluster = cluster
+        self._group_id = group_id
+        self._topics: tuple[str, ...] = ()
+        self._told: dict[str, float] = {}
+        self._timer: IDelayedCall | None = None
+        self._looking: Deferred[None] | None = None
+
+    def watch(self, subscription: Subscription) -> None:
+        """Look for the topics of this subscription from now on; of a pattern none can be missing."""
+        self.stop()
+        self._topics = subscription.topics
+        if self._topics:
+            self._look_in(FIRST)
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._topics = ()
+        self._told.clear()
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        self._timer = None
+        if self._looking is not None:
+            self._looking.cancel()
+
+    def _look_in(self, seconds: float) -> None:
+        self._timer = self._cluster.reactor.callLater(seconds, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        self._looking = looking = Deferred.fromCoroutine(self._ask())
+
+        def ended(result: Any) -> None:
+            if self._looking is looking:
+                self._looking = None
+            if isinstance(result, Failure) and not result.check(CancelledError):
+                self._log.failure("looking for topics failed", failure=result)
+
+        looking.addBoth(ended)
+
+    async def _ask(self) -> None:
+        topics = self._topics
+        try:
+            errors = await self._cluster.ask_about(topics)
+        except LogbusError as e:
+            self._log.debug("group {group}: {error}", group=self._group_id, error=e)
+            errors = None
+        if topics is not self._topics:
+            return
+        if errors is None:
+            self._look_in(AGAIN)
+            return
+        missing = {name: error for name in topics if (error := errors.get(name)) is not None}
+        now = self._cluster.reactor.seconds()
+        for name, error in missing.items():
+            if error.code not in _PASSING and now - self._told.get(name, now - EVERY) >= EVERY:
+                self._told[name] = now
+                self._log.warn(
+                    "group {group}: nothing is read of topic {topic}, which the consumer subscribes to: {error}",
+                    group=self._group_id,
+                    topic=name,
+                    error=error,
+                )
+        for name in [name for name in self._told if name not in missing]:
+            del self._told[name]
+            self._log.info("group {group}: topic {topic} is there now", group=self._group_id, topic=name)
+        if missing:
+            self._look_in(AGAIN)
