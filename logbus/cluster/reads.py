@@ -29,8 +29,15 @@ from logbus.cluster.replicas import Replicas
 from logbus.cluster.selection import ISelector
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import NO_EPOCH, OffsetAndEpoch
+from logbus.net.time_slices import TimeSlice
 from logbus.records.slices import FileSlice
 from logbus.storage.aborted import AbortedTransaction
+
+WANTS_AT_A_TIME = 100
+"""Partitions of a large fetch that are read before others may have a turn."""
+
+UNITS_TO_READ = 2
+"""Units of a time slice that it takes to read one partition."""
 
 
 @frozen
@@ -230,10 +237,51 @@ class Reader:
         source.watch(arrivals)
         return delayed.deferred
 
-    def read(self, wants: Sequence[Want], max_bytes: int, asker: Asker) -> tuple[list[Got], int, bool]:
-        """Read now: the answers, how many bytes are in them, and whether the client should hear of it at once."""
+    async def fetch_many(
+        self, source: Source, *, min_bytes: int, max_bytes: int, max_wait_ms: int, asker: Asker, time_slice: TimeSlice
+    ) -> list[Got]:
+        """
+        Read as :meth:`fetch` does, in time slices. If there is too little, wait once, and give what there is then.
+
+        :param time_slice: that of the request.
+        """
+        got, size, urgent = await self._read_in_slices(source.wants(), max_bytes, asker, time_slice)
+        missing = min(min_bytes, max_bytes) - size
+        if urgent or missing <= 0 or max_wait_ms <= 0 or source.empty or (size and self._more_follows(got)):
+            return got
+        nothing: list[Got] = []
+        delayed: Delayed[list[Got]] = self._purgatory.wait(
+            max_wait_ms,
+            ready=lambda: arrivals.missing <= 0,
+            answer=lambda: nothing,
+            leave=lambda: source.unwatch(arrivals),
+        )
+        arrivals = _Arrivals(self._purgatory, delayed, missing)
+        source.watch(arrivals)
+        await delayed.deferred
+        return (await self._read_in_slices(source.wants(), max_bytes, asker, time_slice))[0]
+
+    async def _read_in_slices(
+        self, wants: Sequence[Want], max_bytes: int, asker: Asker, time_slice: TimeSlice
+    ) -> tuple[list[Got], int, bool]:
         answers: list[Got] = []
-        size, urgent, left = 0, False, max_bytes
+        size, urgent = 0, False
+        for start in range(0, len(wants), WANTS_AT_A_TIME):
+            got, size, hurry = self.read(wants[start : start + WANTS_AT_A_TIME], max_bytes, asker, size)
+            answers += got
+            urgent = urgent or hurry
+            if time_slice.used(UNITS_TO_READ * len(got)):
+                await time_slice.next()
+        return answers, size, urgent
+
+    def read(self, wants: Sequence[Want], max_bytes: int, asker: Asker, size: int = 0) -> tuple[list[Got], int, bool]:
+        """
+        Read now: the answers, how many bytes are in them, and whether the client should hear of it at once.
+
+        :param size: bytes that the answer has already.
+        """
+        answers: list[Got] = []
+        urgent, left = False, max(0, max_bytes - size)
         for want in wants:
             got = Got(want)
             answers.append(got)

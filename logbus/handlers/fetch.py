@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 from twisted.internet.defer import Deferred
 
 from logbus.cluster.metadata import ClusterMetadata
-from logbus.cluster.reads import Asker, Got, Once, Reader, Source, Want
+from logbus.cluster.reads import WANTS_AT_A_TIME, Asker, Got, Once, Reader, Source, Want
 from logbus.cluster.replicas import Replicas
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.fetch_sessions import (
@@ -31,16 +31,22 @@ from logbus.handlers.fetch_sessions import (
 from logbus.handlers.leaders import LeaderHints
 from logbus.handlers.routing import Answer, serves
 from logbus.net.context import RequestContext
+from logbus.net.time_slices import TimeSlice
 from logbus.wire.connection import Request
 from logbus.wire.messages.records import (
     AbortedTransaction,
     EpochAndEndOffset,
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     LeaderIdAndEpoch,
     PartitionData,
 )
+
+#: Partitions that are read and answered at once; more of them in time slices.
+MANY_PARTITIONS = 2000
 
 READ_COMMITTED = 1
 #: The first version whose consumers may be sent to a follower, and served by one (KIP-392).
@@ -63,6 +69,22 @@ class _Request:
     listener: str
     session: FetchSession | None
     full: bool
+
+
+class _Answer:
+    """
+    An answer as it grows.
+
+    :ivar last: what the client calls the last of its topics.
+    :ivar hints: leaders that were named in it.
+    """
+
+    __slots__ = ("hints", "last", "topics")
+
+    def __init__(self) -> None:
+        self.topics: list[FetchableTopicResponse] = []
+        self.last: TopicKey | None = None
+        self.hints: list[LeaderIdAndEpoch] = []
 
 
 @define(eq=False)
@@ -89,24 +111,71 @@ class FetchHandlers:
 
     @serves(1, 4, 18)
     def fetch(self, context: RequestContext, request: Request) -> Answer:
+        if request.sliced:
+            return Deferred.fromCoroutine(self._fetch_many(context, request))
         message: FetchRequest = request.message
         version = request.api_version
         try:
             asker = self._asker(context, message, version)
-            session, source, full = self._source(message, asker, version)
+            wants = self._wants(message, version)
+            session, source, full = self._source(message, asker, version, wants)
         except ApiError as e:
             return FetchResponse(error_code=e.code, responses=[])
         asked = _Request(asker, version, context.listener, session, full)
+        if session is not None and session.dirty_count > MANY_PARTITIONS:
+            return Deferred.fromCoroutine(self._read_many(source, message, asked, context.time_slice(request)))
         got = self._reader.fetch(
             source,
             min_bytes=message.min_bytes,
-            max_bytes=max(0, message.max_bytes if asker.is_replica else min(message.max_bytes, self.max_bytes)),
+            max_bytes=self._most_bytes(message, asker),
             max_wait_ms=message.max_wait_ms,
             asker=asker,
         )
         if isinstance(got, Deferred):
             return got.addCallback(self._answer, asked)
         return self._answer(got, asked)
+
+    async def _fetch_many(self, context: RequestContext, request: Request) -> FetchResponse:
+        """Serve a request of many partitions in time slices."""
+        message: FetchRequest = request.message
+        version = request.api_version
+        time_slice = context.time_slice(request)
+        try:
+            asker = self._asker(context, message, version)
+            wants: list[Remembered] = []
+            for topic in message.topics:
+                for start in range(0, len(topic.partitions), WANTS_AT_A_TIME):
+                    wants += self._remembered(topic, topic.partitions[start : start + WANTS_AT_A_TIME], version)
+                    if time_slice.used(WANTS_AT_A_TIME):
+                        await time_slice.next()
+            session, source, full = self._source(message, asker, version, wants)
+        except ApiError as e:
+            return FetchResponse(error_code=e.code, responses=[])
+        asked = _Request(asker, version, context.listener, session, full)
+        return await self._read_many(source, message, asked, time_slice)
+
+    async def _read_many(
+        self, source: Source, message: FetchRequest, asked: _Request, time_slice: TimeSlice
+    ) -> FetchResponse:
+        got: Sequence[Got] = await self._reader.fetch_many(
+            source,
+            min_bytes=message.min_bytes,
+            max_bytes=self._most_bytes(message, asked.asker),
+            max_wait_ms=message.max_wait_ms,
+            asker=asked.asker,
+            time_slice=time_slice,
+        )
+        if asked.session is not None:
+            got = asked.session.worth_telling(got, everything=asked.full)
+        answer = _Answer()
+        for start in range(0, len(got), WANTS_AT_A_TIME):
+            self._tell(got[start : start + WANTS_AT_A_TIME], asked, answer)
+            if time_slice.used(WANTS_AT_A_TIME):
+                await time_slice.next()
+        return self._response(asked, answer)
+
+    def _most_bytes(self, message: FetchRequest, asker: Asker) -> int:
+        return max(0, message.max_bytes if asker.is_replica else min(message.max_bytes, self.max_bytes))
 
     def _asker(self, context: RequestContext, message: FetchRequest, version: int) -> Asker:
         """
@@ -135,13 +204,14 @@ class FetchHandlers:
         self._replicas.heard(broker_id)
         return Asker(broker_id=broker_id, broker_epoch=epoch)
 
-    def _source(self, message: FetchRequest, asker: Asker, version: int) -> tuple[FetchSession | None, Source, bool]:
+    def _source(
+        self, message: FetchRequest, asker: Asker, version: int, wants: list[Remembered]
+    ) -> tuple[FetchSession | None, Source, bool]:
         """What to read from: the session, if there is one; the source; and whether all of it must be answered."""
         session_id, epoch, follower = message.session_id, message.session_epoch, asker.broker_id
         by_id = version >= TOPIC_ID_VERSION
         if epoch == FINAL_EPOCH or (epoch == INITIAL_EPOCH and session_id != NO_SESSION):
             self.sessions.close(session_id, follower)
-        wants = self._wants(message, by_id, zstd=version >= ZSTD_VERSION)
         if epoch == FINAL_EPOCH:
             return None, Once(self._replicas, wants, asker.is_replica), True
         if epoch == INITIAL_EPOCH:
@@ -157,28 +227,32 @@ class FetchHandlers:
         self._resolve_again(session)
         return session, session, False
 
-    def _wants(self, message: FetchRequest, by_id: bool, *, zstd: bool) -> list[Remembered]:
+    def _wants(self, message: FetchRequest, version: int) -> list[Remembered]:
         wants: list[Remembered] = []
         for topic in message.topics:
-            name, key, topic_id, refused = self._resolve(topic.topic, topic.topic_id, by_id)
-            if not zstd and refused is None and topic.partitions:
-                refused = self._unreadable(name, topic.partitions[0].partition)
-            wants += [
-                Remembered(
-                    topic=name,
-                    partition=asked.partition,
-                    offset=asked.fetch_offset,
-                    max_bytes=asked.partition_max_bytes,
-                    current_leader_epoch=asked.current_leader_epoch,
-                    last_fetched_epoch=asked.last_fetched_epoch,
-                    log_start_offset=asked.log_start_offset,
-                    topic_id=topic_id,
-                    refused=refused,
-                    topic_key=key,
-                )
-                for asked in topic.partitions
-            ]
+            wants += self._remembered(topic, topic.partitions, version)
         return wants
+
+    def _remembered(self, topic: FetchTopic, partitions: Sequence[FetchPartition], version: int) -> list[Remembered]:
+        """What is wanted of some partitions of a topic."""
+        name, key, topic_id, refused = self._resolve(topic.topic, topic.topic_id, version >= TOPIC_ID_VERSION)
+        if version < ZSTD_VERSION and refused is None and partitions:
+            refused = self._unreadable(name, partitions[0].partition)
+        return [
+            Remembered(
+                topic=name,
+                partition=asked.partition,
+                offset=asked.fetch_offset,
+                max_bytes=asked.partition_max_bytes,
+                current_leader_epoch=asked.current_leader_epoch,
+                last_fetched_epoch=asked.last_fetched_epoch,
+                log_start_offset=asked.log_start_offset,
+                topic_id=topic_id,
+                refused=refused,
+                topic_key=key,
+            )
+            for asked in partitions
+        ]
 
     def _resolve(self, name: str, topic_id: bytes, by_id: bool) -> tuple[str, TopicKey, UUID | None, ApiError | None]:
         """The name of a topic, what the client calls it, its id if that is what counts, and why there is none."""
@@ -220,12 +294,16 @@ class FetchHandlers:
         session = asked.session
         if session is not None:
             got = session.worth_telling(got, everything=asked.full)
-        topics: list[FetchableTopicResponse] = []
-        last: TopicKey | None = None
+        answer = _Answer()
+        self._tell(got, asked, answer)
+        return self._response(asked, answer)
+
+    def _tell(self, some: Sequence[Got], asked: _Request, answer: _Answer) -> None:
+        """Add what became of partitions to the answer."""
+        topics, last = answer.topics, answer.last
         size = 0
-        hints: list[LeaderIdAndEpoch] = []
-        for answer in got:
-            want = answer.want
+        for got in some:
+            want = got.want
             assert isinstance(want, Remembered)
             if want.topic_key != last:
                 last = want.topic_key
@@ -233,19 +311,23 @@ class FetchHandlers:
                     topics.append(FetchableTopicResponse(topic=last, partitions=[]))
                 else:
                     topics.append(FetchableTopicResponse(topic_id=last, partitions=[]))
-            data = partition_answer(answer, want)
+            data = partition_answer(got, want)
             topics[-1].partitions.append(data)
-            if answer.data is not None:
-                size += answer.data.length
-            elif answer.error is not None and asked.version >= LEADER_VERSION:
-                data.current_leader = hint = self._hints.hint(want.topic, want.partition, answer.error)
+            if got.data is not None:
+                size += got.data.length
+            elif got.error is not None and asked.version >= LEADER_VERSION:
+                data.current_leader = hint = self._hints.hint(want.topic, want.partition, got.error)
                 if hint is not None:
-                    hints.append(hint)
+                    answer.hints.append(hint)
+        answer.last = last
         if asked.asker.is_replica:
             self.bytes_replicated += size
         else:
             self.bytes_sent += size
-        response = FetchResponse(session_id=session.session_id if session else NO_SESSION, responses=topics)
+
+    def _response(self, asked: _Request, answer: _Answer) -> FetchResponse:
+        session, hints = asked.session, answer.hints
+        response = FetchResponse(session_id=session.session_id if session else NO_SESSION, responses=answer.topics)
         if hints and asked.version >= ENDPOINTS_VERSION:
             response.node_endpoints = self._hints.endpoints(asked.listener, hints)
         return response

@@ -68,6 +68,11 @@ class FetchSession:
     def empty(self) -> bool:
         return not self.partitions
 
+    @property
+    def dirty_count(self) -> int:
+        """How many partitions may have something new."""
+        return len(self._dirty)
+
     def wants(self) -> Sequence[Want]:
         found = []
         for key in self._dirty:

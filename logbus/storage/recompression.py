@@ -11,6 +11,7 @@ from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.records.batch import BatchHeader, decode_batch, read_header, rewrite_batch
 from logbus.records.checksum import Buffer
 from logbus.records.compression import Codec, codec_named
+from logbus.storage.validation import open_limit
 
 #: The value of ``compression.type`` that keeps what the producer sent.
 PRODUCER = "producer"
@@ -23,13 +24,13 @@ def as_the_topic_wants(data: Buffer, header: BatchHeader, config: TopicConfig) -
     :param data: one valid batch; not changed.
     :return: the batch and its header; the same objects if there is nothing to do.
     :raises ApiError: CORRUPT_MESSAGE if the records cannot be read, MESSAGE_TOO_LARGE if the batch is too large before
-        or after.
+        or after, or has too many records.
     """
     wanted = codec_named(config.compression_type)
     if header.codec == wanted:
         return data, header
     try:
-        records = decode_batch(data, header=header)
+        records = decode_batch(data, header=header, limit=open_limit(header, config))
         rewritten = rewrite_batch(header, records, codec=wanted, level=level_of(wanted, config))
     except DecodeError as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the records cannot be read: {error}") from error

@@ -11,12 +11,19 @@ from logbus.errors import ApiError, DecodeError, ErrorCode, RecordsRefused
 from logbus.model import NO_TIMESTAMP
 from logbus.records.batch import BatchHeader, decode_batch
 from logbus.records.checksum import Buffer
+from logbus.records.compression import MAX_DECOMPRESSED
 from logbus.records.validation import validate_produced
 
 LOG_APPEND_TIME = "LogAppendTime"
 
 #: A batch of a few bytes can hold a million records; no answer names them all.
 MOST_REFUSED = 1000
+
+MOST_RECORDS_OPENED = 50_000
+"""Records of a batch that are decoded before it is appended: some 40 ms of work."""
+
+MOST_BYTES_OPENED = 16 * 1024 * 1024
+"""Bytes to which a batch may be decompressed then, unless ``max.message.bytes`` is more than a quarter of it."""
 
 
 def validate_for_topic(
@@ -50,7 +57,7 @@ def validate_for_topic(
     ) and config.message_timestamp_type != LOG_APPEND_TIME:
         check_times(header, config, now_ms)
     if "compact" in config.cleanup_policy and not ours:
-        check_keys(data, header)
+        check_keys(data, header, config)
     return header
 
 
@@ -77,15 +84,31 @@ def check_times(header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
             )
 
 
-def check_keys(data: Buffer, header: BatchHeader) -> None:
+def open_limit(header: BatchHeader, config: TopicConfig) -> int:
+    """
+    Bound the work on a batch whose records must be looked at before it is appended: the reactor waits meanwhile.
+
+    :returns: the most bytes that the records may have, decompressed.
+    :raises ApiError: MESSAGE_TOO_LARGE: there are too many records. Kafka's producer splits the batch then.
+    """
+    if header.record_count > MOST_RECORDS_OPENED:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch has {header.record_count} records; on topics that are compacted, or compress in another way "
+            f"than the producer, at most {MOST_RECORDS_OPENED} are taken in one batch",
+        )
+    return min(MAX_DECOMPRESSED, max(MOST_BYTES_OPENED, 4 * config.max_message_bytes))
+
+
+def check_keys(data: Buffer, header: BatchHeader, config: TopicConfig) -> None:
     """
     Demand a key of every record: compaction keeps the last record of each key.
 
     :raises RecordsRefused: INVALID_RECORD, naming the records without a key.
-    :raises ApiError: CORRUPT_MESSAGE or MESSAGE_TOO_LARGE if the records cannot be read.
+    :raises ApiError: CORRUPT_MESSAGE or MESSAGE_TOO_LARGE if the records cannot be read, or are too many.
     """
     try:
-        records = decode_batch(data, header=header)
+        records = decode_batch(data, header=header, limit=open_limit(header, config))
     except DecodeError as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the records cannot be read: {error}") from error
     keyless = [index for index, record in enumerate(records) if record.key is None]

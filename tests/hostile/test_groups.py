@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from logbus.coordination.consumer.beats import MOST_TOPICS
 from logbus.coordination.consumer.targets import MOST_EXPRESSIONS
 from logbus.errors import LONGEST_MESSAGE, ErrorCode
 from logbus.wire.messages.consumer_groups import ConsumerGroupHeartbeatRequest, HeartbeatTopicPartitions
@@ -223,6 +224,25 @@ class ManyGroupsTests(GroupCase):
         self.server.reactor.advance(11)
         self.assertEqual(self.client.ask(beat, 1).error_code, 0)
         self.assertEqual(len(self.server.broker.group_coordinator.groups()), 2)
+
+
+class ManyTopicsTests(GroupCase):
+    """A member that names very many topics."""
+
+    def test_a_subscription_is_bounded(self) -> None:
+        """
+        A member may name so many topics, and not more.
+        """
+        for count, code in ((MOST_TOPICS + 1, ErrorCode.INVALID_REQUEST), (MOST_TOPICS, 0)):
+            beat = ConsumerGroupHeartbeatRequest(
+                group_id="g",
+                member_id="m",
+                member_epoch=0,
+                rebalance_timeout_ms=60_000,
+                subscribed_topic_names=[f"n{number}" for number in range(count)],
+                topic_partitions=[],
+            )
+            self.assertEqual(self.client.ask(beat, 1).error_code, code)
 
 
 class MuchMetadataTests(GroupCase):

@@ -12,21 +12,18 @@ from logbus.net.context import RequestContext
 from logbus.net.time_slices import FIRST_UNITS, UNITS, UNITS_PER_LOOK, SliceScheduler, TimeSlice
 from logbus.wire.messages.metadata import MetadataRequest
 from tests.handlers.kit import a_request
+from tests.net.fakes import iterate
 
 
 class BusyClock(Clock):
-    """A clock that goes on while work is done, and runs what is due as a reactor does: once in each iteration."""
+    """A clock that goes on while work is done."""
 
     def work(self, seconds: float) -> None:
         self.rightNow += seconds
 
     def iterate(self) -> None:
-        """Run what is due now, but nothing that becomes due by it (``advance`` would)."""
-        due = [call for call in self.calls if call.getTime() <= self.seconds()]
-        self.calls = [call for call in self.calls if call not in due]
-        for call in due:
-            call.called = 1
-            call.func(*call.args, **call.kw)
+        """One iteration of a reactor."""
+        iterate(self)
 
 
 class TimeSliceTests(SynchronousTestCase):

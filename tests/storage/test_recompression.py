@@ -13,6 +13,7 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.records.batch import check_crc, iter_records, read_header
 from logbus.records.compression import Codec
 from logbus.storage.recompression import as_the_topic_wants
+from logbus.storage.validation import MOST_BYTES_OPENED, MOST_RECORDS_OPENED
 from tests.storage.builders import NOW_MS, a_log, batch, data_of, read_all
 
 CODECS = {"uncompressed": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
@@ -103,6 +104,21 @@ class InALog(SynchronousTestCase):
         error = self.assertRaises(ApiError, log.append_as_leader, batch(bytes(20_000), codec=Codec.GZIP), 0)
         self.assertEqual(error.code, ErrorCode.MESSAGE_TOO_LARGE)
         self.assertEqual(log.append_as_leader(batch(b"small"), 0).base_offset, 0)
+
+    def test_what_must_be_opened_is_bounded(self) -> None:
+        """
+        A batch whose records must be looked at is refused if they are too many, or too many bytes once decompressed;
+        where nobody looks at them, it is taken.
+        """
+        many = batch(*[b""] * (MOST_RECORDS_OPENED + 1), codec=Codec.ZSTD)
+        large = batch(bytes(MOST_BYTES_OPENED + 1), codec=Codec.ZSTD)
+        for config in (TopicConfig(compression_type="gzip"), TopicConfig(cleanup_policy=("compact",))):
+            log = a_log(config=config)
+            for data in (many, large):
+                error = self.assertRaises(ApiError, log.append_as_leader, data, 0)
+                self.assertEqual(error.code, ErrorCode.MESSAGE_TOO_LARGE)
+        log = a_log(config=TopicConfig())
+        self.assertEqual(log.append_as_leader(many, 0).last_offset, MOST_RECORDS_OPENED)
 
     def test_a_retry_is_recognised(self) -> None:
         """An idempotent producer's retry finds its batch, although that is stored in another shape."""

@@ -58,6 +58,10 @@ class BeatResult:
     assignment: Partitions | None = None
 
 
+MOST_TOPICS = 10_000
+"""Topics that a member may name: the group looks at all of them whenever somebody's subscription changes."""
+
+
 def check_beat(beat: Beat) -> None:
     """
     Refuse a heartbeat that no group could answer.
@@ -77,6 +81,10 @@ def check_beat(beat: Beat) -> None:
         raise _invalid(f"the member epoch {AWAY} is for members with an instance id")
     if beat.epoch in (LEFT, AWAY):
         return
+    if beat.topics is not None and len(beat.topics) > MOST_TOPICS:
+        raise _invalid(
+            f"a member may name {MOST_TOPICS} topics, not {len(beat.topics)}; a regular expression can stand for more"
+        )
     if beat.assignor is not None and beat.assignor not in ASSIGNORS:
         raise ApiError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,

@@ -1,0 +1,251 @@
+"""
+Requests that are legal and have very many elements: they are served, some of it at a time, and others meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from logbus.records.batch import Record, encode_batch
+from logbus.records.compression import Codec
+from logbus.wire.messages.api_versions import ApiVersionsRequest
+from logbus.wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from logbus.wire.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, FindCoordinatorRequest
+from logbus.wire.messages.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from logbus.wire.messages.metadata import (
+    DescribeTopicPartitionsRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+    TopicRequest,
+)
+from logbus.wire.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
+from logbus.wire.messages.records import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from logbus.wire.messages.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+    DeleteTopicsRequest,
+)
+from logbus.wire.messages.transactions import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from logbus.wire.messages.txn_state import DescribeTransactionsRequest
+from tests.handlers.groupkit import GroupCase
+from tests.handlers.kit import a_batch
+from tests.net.fakes import iterate
+
+MANY = 12_000
+NAMES = [f"n{number}" for number in range(MANY)]
+
+
+class ManyElementsTests(GroupCase):
+    """One request of each kind; the clock stands still, so that a slice ends after so many units of work."""
+
+    def check(self, message: Any, version: int, least: int = 3) -> Any:
+        """Have a request answered: in so many slices, while another client is answered in every turn."""
+        other = self.server.connect()
+        scheduler = self.server.broker.slice_scheduler
+        before = scheduler.slices
+        self.client.send(message, version)
+        answers: list[Any] = []
+        for _ in range(200):
+            answers = self.client.answers()
+            if answers:
+                break
+            other.send(ApiVersionsRequest(), 0)
+            self.assertEqual(len(other.answers()), 1)
+            iterate(self.server.reactor)
+        self.assertEqual(len(answers), 1, "it was not answered")
+        self.assertGreaterEqual(scheduler.slices - before, least)
+        return answers[0]
+
+    def test_metadata(self) -> None:
+        """Topics by name."""
+        topics = [MetadataRequestTopic(name=name) for name in NAMES]
+        answer = self.check(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 4)
+        self.assertEqual([topic.name for topic in answer.topics], NAMES)
+
+    def test_describe_topic_partitions(self) -> None:
+        """Topics page by page."""
+        topics = [TopicRequest(name=name) for name in NAMES]
+        self.check(DescribeTopicPartitionsRequest(topics=topics, response_partition_limit=2000, cursor=None), 0)
+
+    def test_list_offsets(self) -> None:
+        """Offsets of partitions."""
+        partitions = [
+            ListOffsetsPartition(partition_index=number, timestamp=1, current_leader_epoch=-1) for number in range(MANY)
+        ]
+        request = ListOffsetsRequest(
+            replica_id=-1, isolation_level=0, topics=[ListOffsetsTopic(name="t", partitions=partitions)]
+        )
+        answer = self.check(request, 5)
+        self.assertEqual(len(answer.topics[0].partitions), MANY)
+
+    def test_offset_for_leader_epoch(self) -> None:
+        """Ends of epochs."""
+        partitions = [
+            OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=0) for _ in range(MANY)
+        ]
+        request = OffsetForLeaderEpochRequest(
+            replica_id=-1, topics=[OffsetForLeaderTopic(topic="t", partitions=partitions)]
+        )
+        self.check(request, 3)
+
+    def test_fetch(self) -> None:
+        """Partitions to read from, of which one has something; it is too many for a session."""
+        self.client.produce(a_batch(b"here"))
+        partitions = [
+            FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1000) for number in range(MANY)
+        ]
+        request = FetchRequest(
+            max_wait_ms=5000, min_bytes=1, max_bytes=10**6, topics=[FetchTopic(topic="t", partitions=partitions)]
+        )
+        answer = self.check(request, 11)
+        told = answer.responses[0].partitions
+        self.assertEqual((answer.session_id, len(answer.responses), len(told)), (0, 1, MANY))
+        self.assertTrue(told[0].records)
+        self.assertEqual({one.error_code for one in told[2:]}, {3})
+
+    def test_a_fetch_that_waits(self) -> None:
+        """A fetch of the same partitions again and again waits for records, once, and is then answered."""
+        partitions = [
+            FetchPartition(partition=number % 2, fetch_offset=0, partition_max_bytes=1000) for number in range(MANY)
+        ]
+        request = FetchRequest(
+            max_wait_ms=5000, min_bytes=1, max_bytes=10**6, topics=[FetchTopic(topic="t", partitions=partitions)]
+        )
+        self.client.send(request, 11)
+        for _ in range(50):
+            iterate(self.server.reactor)
+        self.assertEqual(self.client.answers(), [])
+        self.server.connect().produce(a_batch(b"here"))
+        for _ in range(50):
+            iterate(self.server.reactor)
+        (answer,) = self.client.answers()
+        self.assertTrue(answer.responses[0].partitions[0].records)
+        self.assertEqual(self.server.watchers, 0)
+
+    def test_produce(self) -> None:
+        """Batches, in their order."""
+        data = [PartitionProduceData(index=0, records=a_batch(b"v")) for _ in range(MANY)]
+        for acks in (1, -1):
+            request = ProduceRequest(
+                acks=acks, timeout_ms=5000, topic_data=[TopicProduceData(name="t", partition_data=data)]
+            )
+            (topic,) = self.check(request, 8).responses
+            offsets = [one.base_offset for one in topic.partition_responses]
+            self.assertEqual(offsets, list(range(offsets[0], offsets[0] + MANY)))
+
+    def test_offset_commit(self) -> None:
+        """Offsets of a group, and what it committed."""
+        partitions = [
+            OffsetCommitRequestPartition(partition_index=number % 3, committed_offset=number, committed_metadata="")
+            for number in range(MANY)
+        ]
+        topics = [OffsetCommitRequestTopic(name="t", partitions=partitions)]
+        answer = self.check(OffsetCommitRequest(group_id="g", topics=topics), 6)
+        self.assertEqual([one.error_code for one in answer.topics[0].partitions][:3], [0, 0, 3])
+
+    def test_offset_fetch(self) -> None:
+        """What groups committed."""
+        groups = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in NAMES]
+        answer = self.check(OffsetFetchRequest(groups=groups, require_stable=False), 8)
+        self.assertEqual([group.group_id for group in answer.groups], NAMES)
+
+    def test_groups(self) -> None:
+        """Groups described and deleted, and coordinators."""
+        self.check(DescribeGroupsRequest(groups=NAMES), 5)
+        self.check(DeleteGroupsRequest(groups_names=NAMES), 2)
+        self.check(FindCoordinatorRequest(key_type=0, coordinator_keys=NAMES), 4)
+
+    def test_transactions(self) -> None:
+        """Transactions described, and markers of clients."""
+        self.check(DescribeTransactionsRequest(transactional_ids=NAMES), 0)
+        markers = [
+            WritableTxnMarker(
+                producer_id=1000 + number,
+                producer_epoch=0,
+                transaction_result=True,
+                topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
+                coordinator_epoch=0,
+            )
+            for number in range(MANY // 2)
+        ]
+        self.check(WriteTxnMarkersRequest(markers=markers), 1)
+
+    def test_topics(self) -> None:
+        """Topics made (or not) and deleted, and records."""
+        topics = [
+            CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+            for name in NAMES
+        ]
+        self.check(CreateTopicsRequest(topics=topics, timeout_ms=5000, validate_only=True), 5)
+        self.check(DeleteTopicsRequest(topic_names=NAMES, timeout_ms=5000), 3)
+        partitions = [DeleteRecordsPartition(partition_index=0, offset=0) for _ in range(MANY)]
+        request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=partitions)], timeout_ms=1000)
+        self.check(request, 1)
+
+    def test_settings_and_directories(self) -> None:
+        """Settings of topics, and log directories."""
+        resources = [
+            DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=None) for name in NAMES
+        ]
+        self.check(DescribeConfigsRequest(resources=resources, include_synonyms=True), 1)
+        wanted = [DescribableLogDirTopic(topic=name, partitions=[0]) for name in NAMES[: MANY // 2]]
+        self.check(DescribeLogDirsRequest(topics=wanted), 1, least=2)
+
+    def test_a_time_in_a_large_batch(self) -> None:
+        """A batch of many records is searched in slices, and no further than to the record in question."""
+        records = [Record(0, 1000 + number, b"", b"") for number in range(60_000)]
+        self.client.produce(encode_batch(records, codec=Codec.ZSTD))
+
+        def asked(timestamp: int) -> ListOffsetsRequest:
+            partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=-1)
+            return ListOffsetsRequest(
+                replica_id=-1, isolation_level=0, topics=[ListOffsetsTopic(name="t", partitions=[partition])]
+            )
+
+        (found,) = self.check(asked(1000 + 59_000), 5).topics[0].partitions
+        self.assertEqual((found.error_code, found.offset, found.timestamp), (0, 59_000, 60_000))
+        before = self.server.broker.slice_scheduler.slices
+        (found,) = self.client.ask(asked(1010), 5).topics[0].partitions
+        self.assertEqual(found.offset, 10)
+        self.assertEqual(self.server.broker.slice_scheduler.slices, before)
+
+    def test_a_client_that_leaves(self) -> None:
+        """What a client asked for that is gone is not done to the end."""
+        partitions = [
+            OffsetCommitRequestPartition(partition_index=number % 2, committed_offset=number, committed_metadata="")
+            for number in range(MANY)
+        ]
+        topics = [OffsetCommitRequestTopic(name="t", partitions=partitions)]
+        self.client.send(OffsetCommitRequest(group_id="g", topics=topics), 6)
+        iterate(self.server.reactor)
+        self.client.transport.loseConnection()
+        before = self.server.broker.slice_scheduler.slices
+        for _ in range(20):
+            iterate(self.server.reactor)
+        self.assertEqual(self.server.broker.slice_scheduler.slices, before)
