@@ -31,7 +31,7 @@ from logbus.model import TopicPartition
 from logbus.net.channel import Channel
 from logbus.storage.damage import Damage
 from logbus.storage.log import Log
-from logbus.storage.restoration import FetchedBatches, NotAvailable
+from logbus.storage.restoration import FetchedBatches, NotAvailable, NotCommitted
 from logbus.storage.swap import Abandoned
 from logbus.timers import Timer, Timers
 from logbus.wire.messages.records import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -249,8 +249,7 @@ class ReplicaRepairs:
             self._asked.pop(log, None)
             leader = partition.leader_and_isr.leader
             if leader < 0:
-                self._failed(log, "there is no leader")
-                return True
+                return True  # Its election wakes us, or the next retry finds it.
             await self._repair(replica, [leader, *(one for one in in_sync if one != leader)])
             return True
         if not in_sync:
@@ -291,7 +290,7 @@ class ReplicaRepairs:
 
     async def _repair_one(self, replica: Replica, damage: Damage, brokers: Sequence[int]) -> None:
         log = replica.log
-        problems, nobody_has_it = [], True
+        problems, nobody_has_it, uncommitted = [], True, ""
         for broker_id in brokers:
             source = RemoteReplica(broker_id, replica, self.channel_for)
             try:
@@ -299,6 +298,8 @@ class ReplicaRepairs:
                 return
             except Abandoned:
                 return
+            except NotCommitted as error:
+                uncommitted = str(error)
             except NotAvailable as error:
                 problems.append(f"broker {broker_id}: {error}")
             except (StorageError, CancelledError):
@@ -307,6 +308,11 @@ class ReplicaRepairs:
             except LogbusError as error:
                 nobody_has_it = False
                 problems.append(f"broker {broker_id}: {error}")
+        if uncommitted:
+            # That is a matter of an instant, where followers keep up.
+            self._log.debug("{partition} is repaired later: {why}", partition=log.partition, why=uncommitted)
+            self._retry_s = min(self._retry_s, FIRST_RETRY_S)
+            return
         self._failed(log, "; ".join(problems))
         if nobody_has_it:
             # No replica can give more than this one has: it need not stay out of sync, nor have another one lead.

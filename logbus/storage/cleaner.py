@@ -16,7 +16,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from logbus.errors import ApiError, LogbusError, StorageError
+from logbus.errors import ApiError, DecodeError, LogbusError, StorageError
 from logbus.storage.cleanable import Cleanable, cleanable
 from logbus.storage.cleaning import Cleaning
 from logbus.storage.directory import LogDirectory
@@ -204,6 +204,11 @@ class LogCleaner:
                 # What the segment's own reader found wrong; a disk that fails has said so itself.
                 self._give_up(log, str(error))
             return False
+        except DecodeError as error:
+            self._give_up(log, str(error))
+            for segment in log.segments[:-1]:
+                log.suspected(segment)
+            return False
         except LogbusError as error:
             self._give_up(log, str(error))
             return False
@@ -247,7 +252,7 @@ class LogCleaner:
     def _give_up(self, log: Log, why: str) -> None:
         self.uncleanable[log] = why
         self._log.error(
-            "{partition} is not cleaned any more until the broker is restarted, and grows: {why}",
+            "{partition} is not cleaned any more until it is repaired, or the broker is restarted, and grows: {why}",
             partition=log.partition,
             why=why,
         )

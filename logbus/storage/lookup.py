@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from logbus.errors import DecodeError, StorageError
+from logbus.errors import DecodeError
 from logbus.model import TimestampOffset
 from logbus.records.batch import BatchHeader
 from logbus.records.streaming import record_times
@@ -62,17 +62,18 @@ def max_timestamp_offset(log: Log) -> Search:
 
 def _latest_left(log: Log) -> Search:
     """The same where the record that had the largest timestamp was compacted away, or lies before the log's start."""
-    best: tuple[int, IFile, int, BatchHeader] | None = None
+    best: tuple[int, Segment, IFile, int, BatchHeader] | None = None
     for segment in log.segments:
         if segment in log.segments:
             file = segment.log.get()
             for position, header in segment.batches(segment.find(log.log_start_offset)):
                 yield
                 if header.record_count and (best is None or header.max_timestamp > best[0]):
-                    best = header.max_timestamp, file, position, header
+                    best = header.max_timestamp, segment, file, position, header
     if best is None:
         return None
-    return (yield from _in_batch(best[1], best[2], best[3], best[0], log.log_start_offset))
+    timestamp, segment, file, position, header = best
+    return (yield from _in_batch(segment, file, position, header, timestamp, log.log_start_offset))
 
 
 def _in_segment(segment: Segment, timestamp: int, start_offset: int) -> Search:
@@ -82,13 +83,15 @@ def _in_segment(segment: Segment, timestamp: int, start_offset: int) -> Search:
     for position, header in segment.batches(segment.find(max(known_lower + 1, start_offset))):
         yield
         if header.max_timestamp >= timestamp:
-            found = yield from _in_batch(file, position, header, timestamp, start_offset)
+            found = yield from _in_batch(segment, file, position, header, timestamp, start_offset)
             if found is not None:
                 return found
     return None
 
 
-def _in_batch(file: IFile, position: int, header: BatchHeader, timestamp: int, start_offset: int) -> Search:
+def _in_batch(
+    segment: Segment, file: IFile, position: int, header: BatchHeader, timestamp: int, start_offset: int
+) -> Search:
     if header.log_append_time and header.base_offset >= start_offset and _is_whole(header):
         return TimestampOffset(header.max_timestamp, header.base_offset, header.leader_epoch)
     data = file.pread(header.size, position)
@@ -104,7 +107,7 @@ def _in_batch(file: IFile, position: int, header: BatchHeader, timestamp: int, s
             if not seen % RECORDS_PER_STEP:
                 yield
     except DecodeError as error:
-        raise StorageError(f"{file.path}: batch at offset {header.base_offset}: {error}") from error
+        raise segment.damaged(position, f"batch at offset {header.base_offset}: {error}") from error
     return None
 
 

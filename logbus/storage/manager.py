@@ -127,9 +127,9 @@ class LogManager:
 
     @scrubber.default
     def _checks(self) -> LogScrubber:
-        scrubber = LogScrubber(
-            self.directories, self.housekeeping.timers, self.damage, self.jitter, self.scrub_settings
-        )
+        # Another order after each start, without a draw from the randomness of others.
+        order = random.Random(self.wall_clock())
+        scrubber = LogScrubber(self.directories, self.housekeeping.timers, self.damage, order, self.scrub_settings)
         self.housekeeping.suspicion = scrubber.suspect
         return scrubber
 

@@ -51,6 +51,10 @@ class NotAvailable(LogbusError):
     """The other replica cannot give the batches now, or ever; nothing was replaced."""
 
 
+class NotCommitted(NotAvailable):
+    """Some of the range is not known to be committed yet; nothing was replaced."""
+
+
 class SourceDamaged(NotAvailable):
     """What the other replica gives is damaged, too; nothing was replaced."""
 
@@ -167,7 +171,7 @@ class Restoration:
             self.pace.waited(asked)
             self._check()
             if got.high_watermark < end:
-                raise NotAvailable(f"only offsets below {got.high_watermark} are committed; {end - 1} must be")
+                raise NotCommitted(f"only offsets below {got.high_watermark} are committed; {end - 1} must be")
             if offset < got.log_start_offset:
                 # What lies before it was deleted there, and soon will be here.
                 offset = min(got.log_start_offset, end)

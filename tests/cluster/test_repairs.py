@@ -232,6 +232,40 @@ class FollowerTests(RepairCase):
         self.assert_same()
 
 
+class CleanerTests(RepairCase):
+    """A compacted log that the cleaner cannot read."""
+
+    config = {
+        **SETTINGS,
+        "log.scrub.interval.ms": "-1",
+        "log.cleanup.policy": "compact",
+        "log.cleaner.backoff.ms": "1000",
+        "log.cleaner.min.cleanable.ratio": "0.01",
+    }
+
+    def test_cleaned_after_the_repair(self) -> None:
+        """The cleaner gives the log up, which has it checked; once it is repaired it is cleaned again."""
+        follower = self.followers[0]
+        broker = self.cluster[follower].broker
+        self.produce(20)
+        self.cluster.settle(20)
+        log = self.replica(follower).log
+        self.assertGreater(log.cleaned_end_offset, 0)
+        number = next(i for i, s in enumerate(log.segments[:-1]) if s.size)
+        self.damage(follower, segment=number, position=19)
+        self.produce(20)
+        for _ in range(60):
+            self.cluster.settle(1)
+            if broker.logs.damage.repaired and not broker.logs.cleaner.uncleanable:
+                break
+        self.assertEqual((broker.logs.damage.found, broker.logs.damage.repaired), (1, 1))
+        self.assertEqual(broker.logs.cleaner.uncleanable, {})
+        end = log.log_end_offset
+        self.produce(20)
+        self.cluster.settle(20)
+        self.assertGreaterEqual(log.cleaned_end_offset, end)
+
+
 class CoordinatorTests(ClusterCase):
     """A coordinator that finds damage when it reads its groups back."""
 
