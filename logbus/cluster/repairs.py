@@ -247,6 +247,9 @@ class ReplicaRepairs:
         in_sync = [one for one in partition.leader_and_isr.isr if one != self.broker_id and cluster.lives(one)]
         if not partition.is_leader:
             self._asked.pop(log, None)
+            # That was said to have another one lead. This replica has all records but the damaged ones, and without it
+            # there may be too few in sync for anything to be committed.
+            self.reports.complete(log.partition)
             leader = partition.leader_and_isr.leader
             if leader < 0:
                 return True  # Its election wakes us, or the next retry finds it.
@@ -315,9 +318,8 @@ class ReplicaRepairs:
             return
         self._failed(log, "; ".join(problems))
         if nobody_has_it:
-            # No replica can give more than this one has: it need not stay out of sync, nor have another one lead.
+            # No replica can give more than this one has: it need not have another one lead for that.
             self._withdrawn.setdefault(log, set()).add(damage.base_offset)
-            self.reports.complete(log.partition)
 
     def _failed(self, log: Log, problem: str) -> None:
         self.failures += 1

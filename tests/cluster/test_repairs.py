@@ -326,3 +326,46 @@ class CoordinatorTests(ClusterCase):
         )
         self.assertEqual(self.cluster[heir].broker.group_coordinator.metrics.damaged, 0)
         self.assertGreater(self.cluster[heir].broker.logs.damage.found, 0)
+
+
+class TwoReplicasTests(RepairCase):
+    """No more replicas than the minimum in sync."""
+
+    brokers = 2
+    config = {**SETTINGS, "default.replication.factor": "2"}
+
+    def test_what_is_not_committed(self) -> None:
+        """
+        Damage in the active segment, whose end is not committed yet when another replica leads: the old leader is
+        needed in sync before it can be repaired.
+        """
+        if self.leader != self.cluster.controller:
+            # The controller is to hear of the damage through no cut.
+            self.cluster.kill(self.leader)
+            self.cluster.boot(1)
+            self.cluster.settle(5)
+        leader, (follower,) = self.leader, self.followers
+        self.assertEqual((leader, self.isr()), (self.cluster.controller, [0, 1]))
+        log = self.replica(leader).log
+        # The record reaches the follower, whose next fetch, which would say so, is lost.
+        self.cluster.cut(follower, leader, both=False)
+        waiting = self.append(leader, 0)
+        self.cluster.settle(0.2)
+        self.assertFalse(waiting.called)
+        self.assertEqual(self.replica(follower).log.log_end_offset, log.log_end_offset)
+        self.assertGreater(log.log_end_offset, self.replica(leader).high_watermark)
+        self.cluster.now(log.durability.write_back_and_wait())
+        flip(self.cluster[leader].disks[0], log.segments[-1].log.path, 70)
+        self.cluster[leader].broker.logs.scrubber.suspect(log, log.segments[-1])
+        self.cluster.settle(0.1)
+        self.assertEqual(self.cluster[leader].broker.repairs.handed_over, 1)
+        self.cluster.mend()
+        for end in list(self.cluster.network.ends):
+            end.lost()
+        for _ in range(30):
+            self.cluster.settle(1)
+        self.assertEqual(self.isr(), [0, 1])
+        self.assertEqual(self.cluster[leader].broker.logs.damage.repaired, 1)
+        self.produce(3)
+        self.assert_same()
+        waiting.addErrback(lambda _: None)

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -111,9 +112,19 @@ def test_a_damaged_leader(cluster: Cluster, nemesis: Nemesis) -> None:
             emptied(directory_of(wiped.data_dir, traffic.topic, 0))
             flipped_in_place(directory_of(hit.data_dir, traffic.topic, 0))
             traffic.more(100)
+        cluster.wait_until(
+            lambda: metric(hit, "logbus_damaged_segments_repaired_total") == 1, "the repair of the old leader's log"
+        )
         cluster.wait_in_sync(traffic.topic)
         assert cluster.leader(traffic.topic) is not hit
     assert_whole(cluster, traffic)
+
+
+def metric(broker: ClusterBroker, name: str) -> float:
+    """A number that a broker shows of itself."""
+    with urlopen(f"{broker.admin_url}/metrics", timeout=10) as page:
+        lines = page.read().decode().splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
 
 
 def directory_bytes(directory: Path) -> bytes:

@@ -18,7 +18,7 @@ from logbus.storage.log import Log
 from logbus.storage.scrubber import CHUNK
 from logbus.storage.settings import ScrubSettings
 from logbus.testing.simulation.disk import MemoryDisk
-from tests.storage.builders import NOW_MS, PARTITION, a_manager, batch, data_of
+from tests.storage.builders import PARTITION, a_manager, batch, data_of
 
 WEEK_S = 7 * 24 * 3600
 SMALL = TopicConfig(segment_bytes=400, index_interval_bytes=100, segment_ms=2**62)
@@ -198,14 +198,6 @@ class ComplaintTests(ScrubberCase):
         self.assertEqual(self.manager.damage.found, 1)
         # Others are read as ever.
         self.assertIsNotNone(self.log.read(self.log.segments[2].base_offset, 100).data)
-
-    def test_search_by_time(self) -> None:
-        """A search that cannot decode a batch has the segment checked."""
-        self.fill()
-        flip(self.disk, self.log.segments[0].log.path, 61, 6)
-        self.assertRaises(StorageError, self.log.offset_for_timestamp, NOW_MS)
-        self.clock.advance(0)
-        self.assertEqual([damage.offset for damage in self.found], [0])
 
     def test_complaint_about_an_offset(self) -> None:
         """The segment that is written to can be damaged, too: a complaint has it checked."""
