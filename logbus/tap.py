@@ -37,6 +37,7 @@ from logbus.listeners import require_kafka, resolve_listeners
 from logbus.listening import plugin_for
 from logbus.metastore.connectstring import ConnectString
 from logbus.metastore.zookeeper import require_kazoo
+from logbus.net.time_slices import GarbageCollection
 from logbus.protocols import protocol_plugins
 from logbus.signals import ProcessSignals
 from logbus.storage.checkpoints import META_PROPERTIES, Meta
@@ -305,6 +306,8 @@ class BrokerRunner(Service):
         except LogbusError:
             self._lost(Failure())
             return
+        # The process is ours, and so is its garbage collector.
+        self._broker.slice_scheduler.garbage = GarbageCollection(gc, reactor.seconds)
         self._broker.when_lost(self._lost)
         # Later, so that who asks is answered.
         self._broker.when_asked_to_stop(lambda: reactor.callLater(0, signals.stop))

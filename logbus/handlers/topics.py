@@ -86,7 +86,8 @@ class TopicHandlers:
                 if time_slice.used(UNITS_TO_DESCRIBE):
                     await time_slice.next()
             answers[new.name] = created_topic(new, result, settings[overrides])
-        return CreateTopicsResponse(topics=[answers[name] for name in dict.fromkeys(t.name for t in message.topics)])
+        in_order = dict.fromkeys([topic.name async for topic in time_slice.over(message.topics)])
+        return CreateTopicsResponse(topics=[answers[name] async for name in time_slice.over(in_order)])
 
     def _new_topic(self, topic: CreatableTopic) -> NewTopic:
         assignment = None

@@ -9,7 +9,14 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.net.context import RequestContext
-from logbus.net.time_slices import FIRST_UNITS, UNITS, UNITS_PER_LOOK, SliceScheduler, TimeSlice
+from logbus.net.time_slices import (
+    FIRST_UNITS,
+    UNITS,
+    UNITS_PER_LOOK,
+    GarbageCollection,
+    SliceScheduler,
+    TimeSlice,
+)
 from logbus.wire.messages.metadata import MetadataRequest
 from tests.handlers.kit import a_request
 from tests.net.fakes import iterate
@@ -24,6 +31,25 @@ class BusyClock(Clock):
     def iterate(self) -> None:
         """One iteration of a reactor."""
         iterate(self)
+
+
+class Collector:
+    """Python's garbage collector, as far as it matters here."""
+
+    enabled = True
+    collected = 0
+
+    def isenabled(self) -> bool:
+        return self.enabled
+
+    def enable(self) -> None:
+        self.enabled = True
+
+    def disable(self) -> None:
+        self.enabled = False
+
+    def collect(self) -> None:
+        self.collected += 1
 
 
 class TimeSliceTests(SynchronousTestCase):
@@ -137,6 +163,42 @@ class TimeSliceTests(SynchronousTestCase):
         while not work.called:
             self.assertLessEqual(self.turn(), UNITS // 10)
         self.assertEqual(self.successResultOf(work), "all")
+
+    def test_garbage_is_collected_when_there_is_time(self) -> None:
+        """
+        The collector is off while there is work, and on again when there is none, also if the work was called off.
+        """
+        collector = Collector()
+        self.scheduler.garbage = GarbageCollection(collector, self.clock.seconds)
+        first, second = self.start(3 * UNITS), self.start(2 * UNITS)
+        states = []
+        while not (first.called and second.called):
+            self.turn()
+            states.append(collector.enabled)
+        self.assertEqual(states, [False] * (len(states) - 1) + [True])
+        work = self.start(3 * UNITS)
+        self.turn()
+        self.assertFalse(collector.enabled)
+        work.cancel()
+        self.failureResultOf(work, CancelledError)
+        self.assertTrue(collector.enabled)
+        self.assertEqual(collector.collected, 0)
+
+    def test_garbage_does_not_wait_forever(self) -> None:
+        """
+        Where there is always work, garbage is collected now and then; a collector that was off stays off.
+        """
+        collector = Collector()
+        self.scheduler.garbage = GarbageCollection(collector, self.clock.seconds, patience=1.0)
+        work = self.start(1000, seconds=0.005)
+        while not work.called:
+            self.turn()
+        self.assertEqual(collector.collected, 4)
+        collector.enabled = False
+        work = self.start(3 * UNITS)
+        while not work.called:
+            self.turn()
+        self.assertFalse(collector.enabled)
 
     def test_without_a_scheduler(self) -> None:
         """
