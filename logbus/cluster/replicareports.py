@@ -10,6 +10,8 @@ replica with the longest log (KIP-966); each tells it how long its log is (:meth
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import TypeVar
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
@@ -23,6 +25,11 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.model import NO_EPOCH, LeaderAndIsr, LogEnd, LogEndReport, ReplicaReport, TopicPartition
 
 RETRY_SECONDS = 1.0
+
+MOST = 1000
+"""Replicas in one request."""
+
+T = TypeVar("T")
 
 Answers = Mapping[TopicPartition, "LeaderAndIsr | ApiError"]
 
@@ -107,8 +114,7 @@ class ReplicaReports:
             )
 
     async def _send(self) -> None:
-        reports, self._reports = self._reports, {}
-        leaderless, self._leaderless = self._leaderless, {}
+        reports, leaderless = _some(self._reports), _some(self._leaderless)
         try:
             if reports:
                 self._heard(reports, await self.link.report_replicas(list(reports.values())))
@@ -141,6 +147,11 @@ class ReplicaReports:
     def _try_again(self) -> None:
         self._retry = None
         self._go_on()
+
+
+def _some(waiting: dict[TopicPartition, T]) -> dict[TopicPartition, T]:
+    """Takes out as many as go into one request."""
+    return {name: waiting.pop(name) for name in list(islice(waiting, MOST))}
 
 
 def _end_of(replica: Replica) -> LogEndReport:

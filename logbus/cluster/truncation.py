@@ -9,7 +9,8 @@ asks again from there: each round it has fewer epochs that the leader does not h
 lies below a follower's high watermark.  If one does all the same, either an unclean election gave committed records up
 (the state says in which epoch), or something is wrong: a leader that lost its disk, a metadata store set back to an
 old state, a defect.  After an unclean election the follower cuts: keeping what the partition gave up would only keep
-the follower out.  Otherwise it refuses, and stays out of the in-sync replicas with its log as it is: it may hold the
+the follower out.  Otherwise it refuses, reports to the controller that the leader is incomplete
+(:mod:`.replicareports`), and stays out of the in-sync replicas with its log as it is: it may hold the
 last copy of what was acknowledged, and a person can still decide (an unclean election in its favour, or its removal).
 An unclean election counts only if it came after the records in question: an epoch higher than theirs.
 """

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from attrs import evolve
 from twisted.internet.task import Clock
+from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.fetcher import ReplicaFetcher
@@ -275,6 +276,28 @@ class FailureTests(FetcherCase):
         self.clock.advance(1)
         self.same(first, bad)
         self.assertGreater(self.fetcher.counters.failed_partitions, 0)
+
+    def test_a_leader_that_has_not_heard_of_its_role(self) -> None:
+        """
+        Announcements reach brokers one after the other: what a leader refuses meanwhile is worth a warning only if it
+        goes on, once.
+        """
+        led = self.lead()
+        self.leader.append(led, b"a")
+        led.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        replica = self.replica()
+        with capturedLogs() as events:
+            self.follow(replica)
+            self.clock.advance(0.05)
+            self.assertEqual([event for event in events if event["log_level"] is LogLevel.warn], [])
+            for _ in range(100):
+                self.clock.advance(0.1)
+        said = [event["problem"] for event in events if event["log_level"] is LogLevel.warn]
+        self.assertEqual(said, ["it answers UNKNOWN_TOPIC_OR_PARTITION"])
+        led.error = None
+        for _ in range(30):
+            self.clock.advance(0.1)
+        self.same(replica, led)
 
     def test_epochs_that_differ(self) -> None:
         """A leader that does not know of its epoch yet is waited for; with the right one all goes on."""

@@ -13,7 +13,7 @@ from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.metadata import ClusterMetadata
-from logbus.cluster.replicareports import RETRY_SECONDS, ReplicaReports
+from logbus.cluster.replicareports import MOST, RETRY_SECONDS, ReplicaReports
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import NO_EPOCH, LeaderAndIsr, LogEnd, LogEndReport, ReplicaReport, TopicPartition
 
@@ -113,6 +113,16 @@ class ReportsTests(SynchronousTestCase):
         self.assertEqual([ends for ends, _ in self.link.ends[1:]], [{T0: LogEndReport(4, LogEnd(3, 10))}])
         self.link.ends[-1][1].callback(None)
         self.assertEqual(len(self.link.ends), 2)
+
+    def test_many(self) -> None:
+        """A request names so many at most; the rest goes with the next."""
+        self.reports.incomplete(T0, "damaged")
+        for number in range(MOST + 5):
+            self.reports.incomplete(TopicPartition("u", number), "damaged")
+        self.answer({})
+        self.assertEqual(len(self.said()), MOST)
+        self.answer({})
+        self.assertEqual(len(self.said()), 5)
 
     def test_closed(self) -> None:
         """A broker that stops says nothing more, and leaves no timer."""

@@ -41,7 +41,7 @@ class Partition(Replication):
         follower = Replica((), 0, 1, 0, None, True, 0, False, 0)
         leader = follower._replace(follows=NOBODY, leading=leading)
         replicas = (leader, *[follower] * (size - 1))
-        return State(replicas, Stored(0, 1, everybody, 0), self.scope.kills, self.scope.cuts)
+        return State(replicas, Stored(0, 1, everybody, 0), self.scope.kills, self.scope.cuts, lies=self.scope.lies)
 
     def steps(self, state: State) -> Iterator[Step]:
         """All that can happen next."""
@@ -79,7 +79,10 @@ class Partition(Replication):
             if state.cuts:
                 for kept in range(replica.synced, len(replica.log) + 1):
                     yield step(f"{r} loses power, and keeps {kept} records", self.crash, r, kept, False)
-            if (stored.isr | stored.eligible) >> r & 1 and stored.epoch < scope.epochs and r != stored.leader:
+            if state.lies:
+                for kept in range(len(replica.log)):
+                    yield step(f"{r} is killed, and its disk keeps {kept} records", self.lie, r, kept)
+            if stored.epoch < scope.epochs and r != stored.leader and self._may_lead(state, r):
                 for isr in self._isrs_after_election(state, stored, r):
                     yield step(f"{r} is elected, with ISR {members(isr)}", self.elect, stored, r, isr)
             zombie = state.zombie
@@ -142,6 +145,11 @@ class Partition(Replication):
             return after._replace(kills=state.kills - 1)
         return after._replace(cuts=state.cuts - 1, lost=state.lost | 1 << r)
 
+    def lie(self, state: State, r: int, kept: int) -> State:
+        """A process ends, and its disk loses records that it had synced."""
+        after = self.crash(state, r, kept, killed=True)
+        return after._replace(kills=state.kills, lies=state.lies - 1, lost=state.lost | 1 << r)
+
     def restart(self, state: State, r: int) -> State:
         """A broker registers anew."""
         replica = state.replicas[r]
@@ -150,36 +158,42 @@ class Partition(Replication):
         if stored.leader == r and self.rules.restart_renews_epoch:
             stored = stored._replace(leader=NOBODY)
             state = state._replace(stored=stored)
-        lost = state.lost >> r & 1
         state = state._replace(lost=state.lost & ~(1 << r))
-        living = sum(1 << f for f, other in enumerate(state.replicas) if other.up and f != r)
-        if stored.isr & living and stored.isr >> r & 1:
-            # Its former registration went first, and with that its place in the ISR.
-            isr = stored.isr & ~(1 << r)
-            stored = stored._replace(isr=isr, eligible=self._eligible(stored, isr))
-        if lost and self.rules.lost_not_electable and not self.scope.flush:
-            without = stored._replace(isr=stored.isr & ~(1 << r), eligible=stored.eligible & ~(1 << r))
-            if without.isr | without.eligible:
-                stored = without
+        if self.rules.unclean_not_electable:
+            holders = stored.isr | stored.eligible | stored.unproven
+            stored = stored._replace(unproven=stored.unproven | holders & 1 << r)
+            living = sum(1 << f for f, other in enumerate(state.replicas) if other.up and f != r)
+            isr = stored.isr & ~stored.unproven
+            if isr & living:
+                stored = stored._replace(isr=isr, eligible=self._eligible(stored, isr))
         if stored != state.stored:
             return self._write(state, stored)
         return self._safe(state)
 
     def _isrs_after_election(self, state: State, stored: Stored, r: int) -> set[int]:
         """What the controller may take for alive: all, those that are, those without the old leader."""
-        if not stored.isr >> r & 1:
-            living = sum(1 << f for f, replica in enumerate(state.replicas) if replica.up)
-            return {1 << r} if not stored.isr & living else set()
         living = sum(1 << f for f, replica in enumerate(state.replicas) if replica.up)
+        sure = stored.isr & ~stored.unproven
+        if not sure >> r & 1:
+            return {1 << r} if not sure & living else set()
         leader = 1 << stored.leader if stored.leader != NOBODY else 0
-        return {stored.isr, stored.isr & living, stored.isr & living & ~leader}
+        return {sure, sure & living, sure & living & ~leader}
 
     def elect(self, state: State, stored: Stored, r: int, isr: int) -> State:
         """The controller makes ``r`` the leader of the next epoch."""
         log = state.replicas[r].log
         if log[: len(state.committed)] != state.committed:
             raise Violation(f"replica {r} leads with {log}: {state.committed} was committed")
-        after = Stored(r, stored.epoch + 1, isr, self._eligible(stored, isr))
+        after = Stored(r, stored.epoch + 1, isr, self._eligible(stored, isr), stored.unproven)
+        if stored.unproven >> r & 1:
+            # Those whose logs end where its does have as much.
+            equal = sum(
+                1 << f
+                for f in range(self.scope.replicas)
+                if stored.unproven >> f & 1 and f != r and self._length(state, f) == self._length(state, r)
+            )
+            short = count(isr) < self.scope.minimum and self.rules.eligible_kept
+            after = after._replace(eligible=equal if short else 0, unproven=0)
         state = self._write(state, after)
         return self.learn(state, r, after) if self.scope.prompt and state.replicas[r].up else state
 
@@ -192,14 +206,16 @@ class Partition(Replication):
             if joins and (not replica.up or (self.rules.lives_compared and asked.lives[f] != replica.life)):
                 return without_asked(state, number)
         state = without_asked(state, number)
-        return self._write(state, stored._replace(isr=asked.isr, eligible=self._eligible(stored, asked.isr)))
+        return self._write(
+            state, stored._replace(isr=asked.isr, eligible=self._eligible(stored, asked.isr), unproven=0)
+        )
 
     def _eligible(self, stored: Stored, isr: int) -> int:
         if not self.rules.eligible_kept:
             return 0
         if count(isr) >= self.scope.minimum and self.rules.eligible_cleared:
             return 0
-        return (stored.eligible | stored.isr) & ~isr
+        return (stored.eligible | stored.isr) & ~isr & ~stored.unproven
 
     def _write(self, state: State, stored: Stored) -> State:
         """Write the state: whatever was asked for in an earlier version is refused from now on, and so left out."""

@@ -123,11 +123,28 @@ class Replication:
     def _safe(self, state: State) -> State:
         """Whoever may be elected has all that is committed (but for one that lost it, and is not back yet)."""
         committed = state.committed
-        could_lead = (state.stored.isr | state.stored.eligible) & ~state.lost
         for r, replica in enumerate(state.replicas):
-            if could_lead >> r & 1 and replica.log[: len(committed)] != committed:
+            if replica.log[: len(committed)] != committed and not state.lost >> r & 1 and self._may_lead(state, r):
                 raise Violation(f"replica {r} could be elected with {replica.log}: {committed} is committed")
         return state
+
+    def _may_lead(self, state: State, r: int) -> bool:
+        """Whether the controller may elect a replica: it is sure to have everything, or is the best of the others."""
+        stored = state.stored
+        holders = stored.isr | stored.eligible | stored.unproven
+        sure = (stored.isr | stored.eligible) & ~stored.unproven
+        if sure or not stored.unproven >> r & 1:
+            return bool(sure >> r & 1)
+        if any(holders >> f & 1 and not replica.up for f, replica in enumerate(state.replicas)):
+            return False
+        return not self.rules.longest_elected or self._length(state, r) == max(
+            self._length(state, f) for f in range(self.scope.replicas) if holders >> f & 1
+        )
+
+    def _length(self, state: State, r: int) -> tuple[int, int]:
+        """How much a log has: the epoch of its last record, and its end."""
+        log = state.replicas[r].log
+        return (self._stamp(log[-1]) if log else 0, len(log))
 
     # Followers.
 

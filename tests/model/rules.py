@@ -32,7 +32,9 @@ class Rules:
     :ivar strict_minimum: the high watermark stands still while the ISR is below the minimum.
     :ivar eligible_kept: who leaves an ISR below the minimum stays eligible (KIP-966);
         ``eligible_cleared``: until the minimum is reached again.
-    :ivar lost_not_electable: who may have lost its log's end is neither in the ISR nor eligible.
+    :ivar unclean_not_electable: who comes back after an unclean stop is neither in the ISR nor eligible, while others
+        are; with nobody else it waits for all who may have more (KIP-966);
+        ``longest_elected``: of these the one with the longest log is elected.
     :ivar restart_renews_epoch: a leader that restarted leads only in a new epoch.
     :ivar old_announcements_refused: a role of an older epoch is not taken.
     :ivar controller_fenced: a controller that was deposed writes nothing.
@@ -58,7 +60,8 @@ class Rules:
     strict_minimum: bool = True
     eligible_kept: bool = True
     eligible_cleared: bool = True
-    lost_not_electable: bool = True
+    unclean_not_electable: bool = True
+    longest_elected: bool = True
     restart_renews_epoch: bool = True
     old_announcements_refused: bool = True
     controller_fenced: bool = True
@@ -77,6 +80,7 @@ class Scope:
     :ivar lossy: an answer to a fetch may be lost.
     :ivar asked: requests to change the ISR under way at once; 0: only elections change it.
     :ivar kills: how often a process ends, and keeps its log; ``cuts``: how often a machine loses power.
+    :ivar lies: how often a process ends, and its disk loses what was synced.
     :ivar prompt: who is elected hears of it at once.
     :ivar flush: the topic's ``flush.before.ack``.
     """
@@ -90,5 +94,6 @@ class Scope:
     asked: int = 0
     kills: int = 0
     cuts: int = 0
+    lies: int = 0
     flush: bool = False
     prompt: bool = False

@@ -50,12 +50,17 @@ class Replica(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """The state of the partition in the metadata store."""
+    """
+    The state of the partition in the metadata store.
+
+    :ivar unproven: those that came back after an unclean stop while they were in the ISR, or eligible.
+    """
 
     leader: int
     epoch: int
     isr: int
     eligible: int
+    unproven: int = 0
 
 
 class Asked(NamedTuple):
@@ -96,7 +101,8 @@ class Answer(NamedTuple):
 class State(NamedTuple):
     """
     :ivar committed: what was readable or acknowledged, from the first record on.
-    :ivar lost: replicas that lost power and have not registered again.
+    :ivar lies: disks that may lose what was synced yet.
+    :ivar lost: replicas that lost power, or what was synced, and have not registered again.
     :ivar past: what the store held earlier; ``zombie``: what a deposed controller believes the store to hold.
     """
 
@@ -110,6 +116,7 @@ class State(NamedTuple):
     lost: int = 0
     past: tuple[Stored, ...] = ()
     zombie: Stored | None = None
+    lies: int = 0
 
 
 def members(mask: int) -> str:

@@ -11,7 +11,7 @@ def canonical(state: State) -> State:
 
     def look(r: int) -> tuple[object, ...]:
         log, high_watermark, epoch, follows, leading, up, *rest = state.replicas[r]
-        where = (stored.leader == r, stored.isr >> r & 1, stored.eligible >> r & 1)
+        where = (stored.leader == r, stored.isr >> r & 1, stored.eligible >> r & 1, stored.unproven >> r & 1)
         role = (0,) if leading is None else (1, leading.start, leading.fresh)
         return log, high_watermark, epoch, follows == NOBODY, role, up, rest, where
 
@@ -37,7 +37,7 @@ def reordered(state: State, order: list[int]) -> State:
         return old._replace(leading=leading)
 
     def node(old: Stored) -> Stored:
-        return Stored(number[old.leader], old.epoch, mask(old.isr), mask(old.eligible))
+        return Stored(number[old.leader], old.epoch, mask(old.isr), mask(old.eligible), mask(old.unproven))
 
     return state._replace(
         replicas=tuple(replica(state.replicas[r]) for r in order),

@@ -25,7 +25,12 @@ SCOPES = {
     "killed processes": Scope(records=1, epochs=2, kills=2, prompt=True),
     "a power cut": Scope(records=1, cuts=1, prompt=True),
     "a power cut while the ISR changes": Scope(records=1, replicas=2, asked=1, cuts=1),
+    "a disk that lies": Scope(records=1, lies=1, prompt=True),
+    "a disk that lies, all killed": Scope(records=1, epochs=3, replicas=2, kills=1, lies=1, flush=True),
     "power cuts of all, with flush before ack": Scope(records=2, epochs=2, replicas=2, cuts=2, flush=True),
+    "a minimum of one, with flush before ack": Scope(
+        records=1, epochs=2, replicas=2, minimum=1, asked=1, cuts=1, flush=True
+    ),
 }
 FURTHER = {
     "three epochs, three records": Scope(),
@@ -61,9 +66,10 @@ ABLATIONS: dict[str, tuple[Scope, str]] = {
     # Rule 7
     "eligible_kept": (SCOPES["a power cut"], "is committed"),
     "eligible_cleared": (SCOPES["changes of the ISR"], "is committed"),
-    "lost_not_electable": (SCOPES["a power cut"], "is committed"),
-    "synced_fetched": (SCOPES["power cuts of all, with flush before ack"], "is committed"),
-    "leader_synced": (SCOPES["power cuts of all, with flush before ack"], "is committed"),
+    "unclean_not_electable": (SCOPES["a disk that lies"], "committed"),
+    "longest_elected": (SCOPES["a disk that lies, all killed"], "is committed"),
+    "synced_fetched": (SCOPES["a minimum of one, with flush before ack"], "is committed"),
+    "leader_synced": (SCOPES["a minimum of one, with flush before ack"], "is committed"),
     # Fencing
     "restart_renews_epoch": (Scope(records=2, epochs=2, cuts=1, prompt=True), "differ"),
     "old_announcements_refused": (Scope(records=1), ""),
