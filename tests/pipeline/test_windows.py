@@ -377,13 +377,17 @@ def test_the_command(broker: Broker, tmp_path: Path) -> None:
         out, rest = job.communicate()
         ends.cancel()
     assert job.returncode == 0, said + rest
-    assert re.fullmatch(
-        "windows: starts Spark\n(WARNING: Using incubator modules: .*\n)?windows: Spark 4[0-9.]* runs on local.1.\n"
-        "windows: commanded: 100 offsets of 1 partition to read, in 50 batches or more, from where a new query begins\n"
+    assert " WARN " not in said
+    # On a busy machine it says how many tasks are done, too.
+    lines = [line for line in said.splitlines() if line.startswith("windows: ") and not line.endswith("tasks are done")]
+    assert lines[0] == "windows: starts Spark"
+    assert re.fullmatch("windows: Spark 4[0-9.]* runs on local.1.", lines[1])
+    assert lines[2:5] == [
+        "windows: commanded: 100 offsets of 1 partition to read, in 50 batches or more, from where a new query begins",
         "windows: commanded: events are late that are older than those of earlier batches by more than the watermark, "
-        "10 minutes\nwindows: batch 0: 2 rows read; 98 offsets are left\nwindows: batch 1: .*\n",
-        said,
-    ), said
+        "10 minutes",
+        "windows: batch 0: 2 rows read; 98 offsets are left",
+    ]
     assert "windows: stopping after what is under way" in rest
     report = json.loads(out)
     assert report == json.loads((tmp_path / "report.json").read_text())
