@@ -31,6 +31,7 @@ class Losses:
     at: dict[int, list[float]] = field(factory=dict, init=False)
     _members: dict[int, frozenset[int]] = field(factory=dict, init=False)
     _dark: dict[int, frozenset[int]] = field(factory=dict, init=False)
+    _lied: dict[int, frozenset[int]] = field(factory=dict, init=False)
     _path: re.Pattern[str] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -47,21 +48,28 @@ class Losses:
                 members = self._members[partition] = frozenset(state.isr) | frozenset(state.eligible)
                 # Who was taken out and comes back has fetched what he lacked.
                 self._dark[partition] = self._dark.get(partition, frozenset()) & members
+                self._lied[partition] = self._lied.get(partition, frozenset()) & members
                 self._look(partition)
 
     def all_but(self, broker_id: int) -> bool:
         """Whether every partition that a broker is a member of has another one that has lost nothing."""
         return all(
-            broker_id not in members or members - self._dark[partition] - {broker_id}
+            broker_id not in members or members - self._dark[partition] - self._lied[partition] - {broker_id}
             for partition, members in self._members.items()
         )
 
     def power_went(self, broker_id: int) -> None:
-        """A machine was switched off, or its disk lost what it had synced."""
+        """A machine was switched off."""
         for partition, members in self._members.items():
             if broker_id in members:
                 self._dark[partition] |= {broker_id}
                 self._look(partition)
+
+    def disk_lied(self, broker_id: int) -> None:
+        """A disk lost what it had synced: its broker lacks that until it has left, and come back by fetching."""
+        for partition, members in self._members.items():
+            self._lied[partition] |= {broker_id} & members
+        self.power_went(broker_id)
 
     def _look(self, partition: int) -> None:
         if self._dark[partition] == self._members[partition]:

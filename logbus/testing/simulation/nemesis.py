@@ -119,6 +119,8 @@ class Nemesis:
         if not node.up or not all(each.all_but(broker) for each in self.losses):
             return False
         lost = node.lose_synced([each.topic for each in self.losses], share)
+        for each in self.losses:
+            each.disk_lied(broker)
         self._again(node, down)
         return lost > 0
 

@@ -60,8 +60,7 @@ class BrokerNode:
     :ivar broker: the one that runs, or ran last.
     :ivar up: whether it runs, frozen or not.
     :ivar lives: how many there were.
-    :ivar started: told of each broker before it starts; ``power_went``: told, by its id, when its machine goes off, or
-        its disk loses what it had synced.
+    :ivar started: told of each broker before it starts; ``power_went``: told, by its id, when its machine goes off.
     :ivar trouble: what went wrong that no fault explains.
     """
 
@@ -176,8 +175,6 @@ class BrokerNode:
                 active.truncate(int(size * share))
                 active.sync()
                 lost += size - int(size * share)
-        if lost:
-            self.power_went(self.broker_id)
         return lost
 
     def cut_power(self, mode: str) -> None:
