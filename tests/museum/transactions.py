@@ -166,7 +166,7 @@ TRANSACTION_BUGS: dict[str, Bug] = {
         ((StateLog, "append", _durable_at_once),), test=_STEPS + "test_moved"
     ),
     "a transaction is complete before its markers are there": Bug(
-        ((MarkerSender, "_route", _route_and_forget),), FAR, 10
+        ((MarkerSender, "_route", _route_and_forget),), FAR, 25
     ),
     "who begins anew gets the same epoch": Bug(((beginning, "_next_producer", _the_same),), ONE, 4),
     "whose transaction is aborted keeps its epoch": Bug(
