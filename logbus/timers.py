@@ -34,7 +34,7 @@ class Timer:
             self._timers._cancelled()
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Timers:
     """
     Many deadlines, most of which are cancelled, on one timer of the reactor.

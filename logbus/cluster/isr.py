@@ -52,7 +52,7 @@ class Asked(NamedTuple):
     before: tuple[int, ...]
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class IsrKeeper:
     """
     Sends wishes for other in-sync replicas, and looks for replicas that lag; the world around each :class:`Replica`.

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 @implementer(IControllerLink)
-@define(eq=False)
+@define(eq=False, repr=False)
 class ControllerLink:
     """
     :ivar broker_epoch: of this broker now; the controller refuses what a former life asked.

@@ -25,7 +25,7 @@ __all__ = ["NO_CONTROLLER", "BrokerImage", "ClusterMetadata", "PartitionImage", 
 NO_CONTROLLER = -1
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class ClusterMetadata:
     """
     Brokers, topics and the controller, as last announced.

@@ -24,7 +24,7 @@ from logbus.model import TopicPartition
 
 
 @implementer(IAnnouncementReceiver)
-@define(eq=False)
+@define(eq=False, repr=False)
 class AnnouncementReceiver:
     """
     Applies announcements to this broker, one after the other.

@@ -91,7 +91,7 @@ class RemoteReplica:
 
 
 @implementer(ILeadershipListener)
-@define(eq=False)
+@define(eq=False, repr=False)
 class ReplicaRepairs:
     """
     Has the damage repaired that is found in this broker's logs, one log at a time.

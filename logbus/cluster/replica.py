@@ -102,7 +102,7 @@ async def not_repaired(replica: Replica, offset: int) -> None:
     """The default: nobody repairs."""
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Replica:
     """
     One partition on this broker.

@@ -34,7 +34,7 @@ T = TypeVar("T")
 Answers = Mapping[TopicPartition, "LeaderAndIsr | ApiError"]
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class ReplicaReports:
     """
     Sends reports until the controller has them, one request at a time.

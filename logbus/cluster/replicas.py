@@ -47,7 +47,7 @@ class _NoFetcher:
 
 
 @implementer(IReplicaHost)
-@define(eq=False)
+@define(eq=False, repr=False)
 class Replicas:
     """
     The replicas on this broker, by topic and partition.

@@ -49,7 +49,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 
 @implementer(ILeadershipListener)
-@define(eq=False)
+@define(eq=False, repr=False)
 class GroupCoordinator:
     """
     All groups that this broker coordinates.

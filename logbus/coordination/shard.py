@@ -31,7 +31,7 @@ class Alarm:
     timer: Timer
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Shard:
     """
     The groups of one partition.

@@ -27,7 +27,7 @@ _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_L
 _OF_PRODUCERS = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class StateLog:
     """
     The log behind a coordinator's state.

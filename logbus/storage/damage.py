@@ -89,7 +89,7 @@ def latest_epoch(log: Log) -> int:
         return 2**31 - 1
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class DamageReports:
     """
     The damage that is known of, in all logs of a broker.

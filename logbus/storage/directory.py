@@ -29,7 +29,7 @@ _CHECKED_AT_ONCE = 200
 """Logs opened by the marker before the reactor gets a turn."""
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class LogDirectory:
     """
     One log directory.

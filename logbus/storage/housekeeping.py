@@ -31,7 +31,7 @@ _SOON_MS = 1000
 _NEVER = 2**62
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Housekeeping:
     """
     Retention, checkpoints, expiry of producers, flushes by time, delayed deletion; the owner of managed logs.

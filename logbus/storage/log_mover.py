@@ -73,7 +73,7 @@ class LogMove:
     cancelled: bool = False
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class LogMover:
     """
     Moves logs, one at a time, in the order in which they were asked for.

@@ -47,7 +47,7 @@ def _as_it_says(log: Log) -> int:
     return log.high_watermark
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class LogManager:
     """
     The logs of a broker.

@@ -20,7 +20,7 @@ from logbus.storage.swap import Abandoned, HalfDone
 from logbus.timers import Timers
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class LogRestorer:
     """
     Replaces damaged segments by what another replica has.

@@ -150,7 +150,7 @@ def checksum(file: IFile, position: int, length: int) -> int:
     return crc
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class LogScrubber:
     """
     Checks the logs of a broker.

@@ -49,7 +49,7 @@ T = TypeVar("T")
 RETRY_SECONDS = 1.0
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Controller:
     """
     One per broker; at most one of a cluster holds office.

@@ -34,7 +34,7 @@ from logbus.metastore.znodes import FEATURES, LIVES, PartitionZnode, StateZnode,
 from logbus.model import LeaderAndIsr, LogEndReport, ReplicaReport, TopicPartition
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Tenure:
     """
     A term of office.

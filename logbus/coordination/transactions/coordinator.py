@@ -45,7 +45,7 @@ Decide = Callable[[Transaction | None, int | None], Step]
 
 
 @implementer(ILeadershipListener)
-@define(eq=False)
+@define(eq=False, repr=False)
 class TransactionCoordinator:
     """
     All transactional ids that this broker coordinates.

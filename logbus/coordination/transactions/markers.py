@@ -65,7 +65,7 @@ class Delivery:
 Batch = Sequence[tuple[Delivery, list[TopicPartition]]]
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class MarkerSender:
     """
     Sends markers, in as few requests as there are brokers and turns.

@@ -27,7 +27,7 @@ Completed = Callable[[int, int, bool, int], object]
 Outcomes = Mapping[TopicPartition, ErrorCode]
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class MarkerWriter:
     """
     Writes markers.

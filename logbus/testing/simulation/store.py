@@ -43,7 +43,7 @@ class Ensemble(MemoryEnsemble):
 
 
 @implementer(IMetadataStore)
-@define(eq=False)
+@define(eq=False, repr=False)
 class SimulatedStore(TreeSession):
     """
     The client in one process.
