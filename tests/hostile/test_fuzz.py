@@ -42,7 +42,13 @@ from logbus.wire.messages.elections import (
     ReassignableTopic,
     TopicPartitions,
 )
-from logbus.wire.messages.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from logbus.wire.messages.log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
 from logbus.wire.messages.metadata import (
     Cursor,
     DescribeClusterRequest,
@@ -133,6 +139,9 @@ def valid_requests(server: MemoryBroker) -> list[Any]:
             topics=[CreatePartitionsTopic(name="made", count=4, assignments=None)], timeout_ms=100, validate_only=False
         ),
         DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic="t", partitions=[0, 1])]),
+        AlterReplicaLogDirsRequest(
+            dirs=[AlterReplicaLogDir(path="/memory0", topics=[AlterReplicaLogDirTopic(name="t", partitions=[0])])]
+        ),
         ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[0, 1])], timeout_ms=100),
         AlterPartitionReassignmentsRequest(
             topics=[ReassignableTopic(name="t", partitions=[ReassignablePartition(partition_index=0, replicas=[0])])],

@@ -146,7 +146,8 @@ class RunTests(SynchronousTestCase):
                     follower.log_end_offset = log_end_offset
 
         self.patch(Partition, "_begin", believe)
-        settings = evolve(THREE, seconds=60, between=3, kinds=("islands", "flap", "isolate", "cut", "kill"))
+        # Nobody is killed: a broker is not trusted after that, which hides the mistake.
+        settings = evolve(THREE, seconds=60, between=2, kinds=("islands", "flap", "isolate", "cut"))
         self.assertTrue(any(self.run_one(settings, seed).anomalies for seed in range(1, 26)))
 
 

@@ -198,12 +198,12 @@ def test_the_session_expires(zookeeper: ZooKeeper) -> None:
 
 def test_a_killed_broker_comes_back(zookeeper: ZooKeeper) -> None:
     """Its former life's registration is waited for until it expires; it is not deleted."""
-    with a_broker(zookeeper, "/killed", in_process=False, session_timeout_ms=5000) as broker:
+    with a_broker(zookeeper, "/killed", in_process=False, session_timeout_ms=12_000) as broker:
         create(broker, "orders")
         produce(broker, "orders", b"x")
         broker.kill()
         broker.start()
-        assert "is registered by another session; waiting up to 10 s" in output_of(broker)
+        assert "is registered by another session; waiting up to 24 s" in output_of(broker)
         assert consume(broker, "orders", 1) == [b"x"]
 
 
