@@ -454,8 +454,9 @@ class ProduceHandlers:
                         self.refusals.refuse(answer, topic, api_error(e), work.version)
                 if time_slice is not None and time_slice.used(UNITS_TO_APPEND):
                     await time_slice.next()
-        except BaseException:
-            # The client went away: nobody wants to know any more.
+        except Exception:
+            # The client went away: nobody wants to know any more. (Not when this is collected: what is cancelled then
+            # would resume it.)
             for _, _, durable in waiting:
                 durable.addErrback(lambda _: None)
                 durable.cancel()

@@ -196,6 +196,7 @@ class StreamCarrier:
         self._reading = True
         self._pumping = False
         self._closing = False
+        self._closed = False
         transport.registerProducer(self, True)
 
     def send(self, parts: list[Part]) -> None:
@@ -272,7 +273,8 @@ class StreamCarrier:
             self.abortConnection()
         finally:
             self._pumping = False
-        if self._closing and not self._parts:
+        if self._closing and not self._parts and not self._closed:
+            self._closed = True
             self._transport.unregisterProducer()
             if not self._reading:
                 # TLS ends when the peer has said so, too.

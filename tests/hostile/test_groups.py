@@ -106,7 +106,7 @@ class ConsumerProtocolTests(GroupCase):
 
     def test_huge_subscriptions(self) -> None:
         """What one record cannot hold is refused, and leaves no group; more than a request may name hangs up."""
-        answer = self.beat(subscribed_topic_names=[f"a-topic-of-some-length-{n}" for n in range(60_000)])
+        answer = self.beat(subscribed_topic_names=[f"{'a' * 200}-{n}" for n in range(9_000)])
         self.assertEqual(answer.error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
         self.assertEqual(self.listed(), [])
         too_many = ConsumerGroupHeartbeatRequest(
