@@ -210,7 +210,7 @@ def test_a_killed_broker_comes_back(zookeeper: ZooKeeper) -> None:
 def test_one_id_for_two(zookeeper: ZooKeeper) -> None:
     """A second broker with the id of one that lives waits for two of its session timeouts, and then says who has it."""
     with a_broker(zookeeper, "/twice", session_timeout_ms=20_000) as first:
-        second = a_broker(zookeeper, "/twice", session_timeout_ms=1000, config={"log.dirs": "unused"})
+        second = a_broker(zookeeper, "/twice", session_timeout_ms=1000)
         before = time.monotonic()
         with pytest.raises(BrokerFailed, match=rf"broker.id 0 is taken by a broker at {first.bootstrap}"):
             second.start()
