@@ -86,18 +86,7 @@ def describe_topic(
     :param overrides: the topic's own; those that are not valid are left out.
     :param names: those asked for, or None for all; unknown ones are left out, as in Kafka.
     """
-    usable = usable_topic_overrides(overrides)
-    entries: list[ConfigEntry] = []
-    for name, key in TOPIC_KEYS.items():
-        if names is not None and name not in names:
-            continue
-        synonyms = _synonyms(view, key)
-        value = key.text(view.get(key))
-        if name in usable:
-            value = usable[name]
-            synonyms.insert(0, Synonym(name, value, Source.TOPIC))
-        entries.append(_entry(name, key, value, synonyms, read_only=False))
-    return entries
+    return _overridden(view, TOPIC_KEYS, usable_topic_overrides(overrides), Source.TOPIC, names)
 
 
 def describe_group(
@@ -109,15 +98,26 @@ def describe_group(
     :param overrides: the group's own, as stored.
     :param names: those asked for, or None for all; unknown ones are left out, as in Kafka.
     """
+    return _overridden(view, GROUP_KEYS, overrides, Source.GROUP, names)
+
+
+def _overridden(
+    view: ConfigView,
+    keys: Mapping[str, Key[Any]],
+    overrides: Mapping[str, str],
+    source: Source,
+    names: Collection[str] | None,
+) -> list[ConfigEntry]:
+    """The keys of a resource whose own values win over the broker's."""
     entries: list[ConfigEntry] = []
-    for name, key in GROUP_KEYS.items():
+    for name, key in keys.items():
         if names is not None and name not in names:
             continue
         synonyms = _synonyms(view, key)
         value = key.text(view.get(key))
         if name in overrides:
             value = overrides[name]
-            synonyms.insert(0, Synonym(name, value, Source.GROUP))
+            synonyms.insert(0, Synonym(name, value, source))
         entries.append(_entry(name, key, value, synonyms, read_only=False))
     return entries
 
