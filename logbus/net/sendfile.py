@@ -200,7 +200,9 @@ class StreamCarrier:
         transport.registerProducer(self, True)
 
     def send(self, parts: list[Part]) -> None:
-        """Send ``parts`` after everything before them."""
+        """Send ``parts`` after everything before them; of a connection that was closed nothing is left to send on."""
+        if self._closed:
+            return
         for part in parts:
             if size := len(part):
                 self.unsent += size
@@ -230,7 +232,7 @@ class StreamCarrier:
 
     def pause_reading(self) -> None:
         """Receive nothing for now."""
-        if self._reading:
+        if self._reading and not self._closed:
             self._reading = False
             self._transport.pauseProducing()
 
@@ -248,7 +250,7 @@ class StreamCarrier:
 
     def abortConnection(self) -> None:
         """Close now."""
-        self._closing = True
+        self._closing = self._closed = True
         self._parts.clear()
         self._gate.clear()
         self.unsent = 0

@@ -121,9 +121,12 @@ async def settle(disk: IDisk, files: FileCache, directory: str) -> None:
     :raises StorageError: the disk failed, and is offline.
     """
     found = disk.names(directory)
-    for base in sorted(
-        base for name in found if (base := names.base_offset_of(name, names.LOG + names.SWAP)) is not None
-    ):
+    swaps = sorted(base for name in found if (base := names.base_offset_of(name, names.LOG + names.SWAP)) is not None)
+    if swaps:
+        # The process may have been killed before the new name was synced. Nothing that the segment replaces is removed
+        # until it is: a power cut could keep the removal and lose the name.
+        await disk.submit(Lane.BACKGROUND, disk.sync_directory, directory)
+    for base in swaps:
         new = Segment(disk, files, directory, base, suffix=names.SWAP)
         new.size = disk.size(new.log.path)
         last = base

@@ -303,3 +303,16 @@ class StreamCarrierTests(SynchronousTestCase):
         self.carrier.send([self.file.slice()])
         self.carrier.stopProducing()
         self.assertEqual(self.carrier.unsent, 0)
+
+    def test_after_the_end(self) -> None:
+        """
+        A connection that was aborted while it was not read from is left alone: answers still come for it.
+        """
+        self.carrier.pause_reading()
+        self.carrier.abortConnection()
+        self.carrier.send([b"late"])
+        self.carrier.pause_reading()
+        self.carrier.resume_reading()
+        self.carrier.loseConnection()
+        self.assertEqual(self.transport.value(), b"")
+        self.assertEqual(self.carrier.unsent, 0)

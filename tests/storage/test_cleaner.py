@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from attrs import evolve
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
 from twisted.logger import capturedLogs
@@ -735,6 +735,7 @@ class PaceTests(CleanerCase):
 class ModelTests(CleanerCase):
     """Anything may happen between cleanings; a reader has the last value of each key."""
 
+    @example(11935)
     @given(st.integers(0, 2**32))
     @settings(max_examples=25, deadline=None)
     def test_a_life(self, seed: int) -> None:

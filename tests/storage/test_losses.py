@@ -67,10 +67,9 @@ class LossTests(SynchronousTestCase):
         disk = MemoryDisk()
         self.life(disk)
         disk = disk.after_power_cut(Choice("lose"))
-        self.assertEqual(self.life(disk, serves=False), (True, False))
-        self.assertEqual(self.life(disk.after_kill(), serves=False), (True, False))
-        self.assertEqual(self.life(disk.after_kill()), (True, False))
-        self.assertEqual(self.life(disk.after_kill()), (False, False))
+        for serves, lost in ((False, True), (False, True), (True, True), (True, False)):
+            self.assertEqual(self.life(disk, serves=serves), (lost, False))
+            disk = disk.after_kill()
         fresh = MemoryDisk()
         self.assertEqual(self.life(fresh, serves=False), (False, True))
         self.assertEqual(self.life(fresh.after_kill()), (False, True))

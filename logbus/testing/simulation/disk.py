@@ -181,8 +181,13 @@ class MemoryDisk:
         return MemoryDisk(self.root, tree)
 
     def after_kill(self) -> MemoryDisk:
-        """The disk after the process died and the machine did not: everything written is there."""
-        return MemoryDisk(self.root, self.tree)
+        """
+        The disk after the process died and the machine did not: everything written is there.
+
+        It is a copy. What a test leaves of the dead process may still be called, by a clock that both share, and must
+        not write into the files of the one that comes after it.
+        """
+        return MemoryDisk(self.root, self.tree.copy())
 
     def evict(self, path: str) -> None:
         """Drop a file from the page cache."""

@@ -70,6 +70,15 @@ class Inode:
         _apply(self._durable, self.unsynced)
         self.unsynced.clear()
 
+    def copy(self) -> Inode:
+        """A file of the same content, of which the device has the same part."""
+        twin = Inode(self.content())
+        twin._durable[:] = self._durable
+        twin.unsynced = list(self.unsynced)
+        twin.cold_from = self.cold_from
+        twin.modified_ns = self.modified_ns
+        return twin
+
     def after_power_cut(self, choose: Choice) -> bytes:
         """What the device has, with as much of the unsynced changes as ``choose`` lets through."""
         data = bytearray(self._durable)
@@ -151,3 +160,24 @@ class Directory:
         self.entries: dict[str, Inode | Directory] = {}
         self.durable: dict[str, Inode | Directory] = {}
         self.modified_ns = 0
+
+    def copy(self, copies: dict[Inode | Directory, Inode | Directory] | None = None) -> Directory:
+        """
+        The same names for copies of the files.
+
+        :param copies: made so far: a file may have several names.
+        """
+        copies = {} if copies is None else copies
+
+        def of(names: dict[str, Inode | Directory]) -> dict[str, Inode | Directory]:
+            for entry in names.values():
+                if entry not in copies:
+                    copies[entry] = entry.copy(copies) if isinstance(entry, Directory) else entry.copy()
+            return {name: copies[entry] for name, entry in names.items()}
+
+        twin = Directory()
+        twin.boot = self.boot
+        twin.entries = of(self.entries)
+        twin.durable = of(self.durable)
+        twin.modified_ns = self.modified_ns
+        return twin
