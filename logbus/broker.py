@@ -248,6 +248,7 @@ class Broker(OrderedService):
             self._broker_configs,
             self.epochs,
         )
+        self.slice_scheduler = SliceScheduler(reactor)
         self.controller = Controller(
             self.store,
             self.broker_id,
@@ -263,6 +264,7 @@ class Broker(OrderedService):
             self._topic_rules,
             reactor,
             wall_clock,
+            self.slice_scheduler,
         )
         self.link = ControllerLink(
             self.broker_id, self.controller, self.metadata, self.peers, lambda: self.membership.epoch
@@ -292,7 +294,6 @@ class Broker(OrderedService):
         self.replica_reports = ReplicaReports(self.broker_id, self.metadata, self.link, reactor)
         self.replicas.leaderless = self.replica_reports.leaderless
         self.fetcher.leader_incomplete = self.replica_reports.leader_incomplete
-        self.slice_scheduler = SliceScheduler(reactor)
         self.repairs = ReplicaRepairs(
             self.broker_id, self.replicas, self._channel_for, self.timers, self.replica_reports
         )

@@ -54,7 +54,8 @@ class PartitionAdmin:
         async def run(tenure: Tenure) -> tuple[Outcomes, Delivery | None]:
             outcomes, delivery = await elect(tenure, kind, names)
             if names is None:
-                outcomes = {name: one for name, one in outcomes.items() if not _not_needed(one)}
+                items = tenure.time_slice().over(outcomes.items())
+                outcomes = {name: one async for name, one in items if not _not_needed(one)}
             return outcomes, delivery
 
         return Deferred.fromCoroutine(self._heard(self.controller.submit(run), timeout_ms))
@@ -89,7 +90,7 @@ class PartitionAdmin:
         async def run(tenure: Tenure) -> Mapping[TopicPartition, Reassignment]:
             found = {}
             among = None if names is None else frozenset(names)
-            for name in tenure.state.partitions():
+            async for name in tenure.time_slice().over(tenure.state.partitions()):
                 record = tenure.state.partition(name)
                 if record.reassigning and (among is None or name in among):
                     found[name] = Reassignment(record.replicas, record.adding, record.removing)

@@ -4,7 +4,6 @@ Leaders elected and replicas reassigned: ElectLeaders, AlterPartitionReassignmen
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import define
@@ -14,6 +13,7 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.routing import serves, task
 from logbus.model import TopicPartition
 from logbus.net.context import RequestContext
+from logbus.net.time_slices import TimeSlice
 from logbus.wire.connection import Request
 from logbus.wire.messages.elections import (
     AlterPartitionReassignmentsRequest,
@@ -41,9 +41,10 @@ class ElectionHandlers:
     @task
     async def elect_leaders(self, context: RequestContext, request: Request) -> ElectLeadersResponse:
         message: ElectLeadersRequest = request.message
+        time_slice = context.time_slice(request)
         names = None
         if message.topic_partitions is not None:
-            names = _named((one.topic, one.partitions) for one in message.topic_partitions)
+            names = await _named(((one.topic, one.partitions) for one in message.topic_partitions), time_slice)
         try:
             if message.election_type not in (0, 1):
                 raise ApiError(
@@ -56,9 +57,9 @@ class ElectionHandlers:
             # The error of the whole request has no message and, before version 1, no field of its own.
             return ElectLeadersResponse(
                 error_code=error.code if request.api_version >= 1 else 0,
-                replica_election_results=_results(dict.fromkeys(names or (), error)),
+                replica_election_results=await _results(dict.fromkeys(names or (), error), time_slice),
             )
-        return ElectLeadersResponse(replica_election_results=_results(outcomes))
+        return ElectLeadersResponse(replica_election_results=await _results(outcomes, time_slice))
 
     @serves(45, 0, 1)
     @task
@@ -66,18 +67,17 @@ class ElectionHandlers:
         self, context: RequestContext, request: Request
     ) -> AlterPartitionReassignmentsResponse:
         message: AlterPartitionReassignmentsRequest = request.message
-        given = [
-            (TopicPartition(topic.name, one.partition_index), one.replicas)
-            for topic in message.topics
-            for one in topic.partitions
-        ]
-        times = Counter(name for name, _ in given)
-        wanted = {name: replicas for name, replicas in given if times[name] == 1}
-        outcomes: Outcomes = {
-            name: ApiError(ErrorCode.INVALID_REQUEST, f"the request names {name} twice")
-            for name, count in times.items()
-            if count > 1
-        }
+        time_slice = context.time_slice(request)
+        wanted: dict[TopicPartition, Sequence[int] | None] = {}
+        outcomes: Outcomes = {}
+        async for topic in time_slice.over(message.topics):
+            async for one in time_slice.over(topic.partitions):
+                name = TopicPartition(topic.name, one.partition_index)
+                if name in wanted:
+                    del wanted[name]
+                    outcomes[name] = ApiError(ErrorCode.INVALID_REQUEST, f"the request names {name} twice")
+                elif name not in outcomes:
+                    wanted[name] = one.replicas
         allowed = message.allow_replication_factor_change
         try:
             outcomes |= await self._partitions.alter_reassignments(
@@ -87,22 +87,18 @@ class ElectionHandlers:
             return AlterPartitionReassignmentsResponse(
                 allow_replication_factor_change=allowed, error_code=error.code, error_message=error.message
             )
+        answers: dict[str, list[ReassignablePartitionResponse]] = {}
+        async for name, refused in time_slice.over(outcomes.items()):
+            answers.setdefault(name.topic, []).append(
+                ReassignablePartitionResponse(
+                    partition_index=name.partition,
+                    error_code=0 if refused is None else refused.code,
+                    error_message=None if refused is None else refused.message,
+                )
+            )
         return AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=allowed,
-            responses=[
-                ReassignableTopicResponse(
-                    name=topic,
-                    partitions=[
-                        ReassignablePartitionResponse(
-                            partition_index=name.partition,
-                            error_code=0 if error is None else error.code,
-                            error_message=None if error is None else error.message,
-                        )
-                        for name, error in found
-                    ],
-                )
-                for topic, found in _by_topic(outcomes).items()
-            ],
+            responses=[ReassignableTopicResponse(name=topic, partitions=found) for topic, found in answers.items()],
         )
 
     @serves(46, 0, 0)
@@ -111,15 +107,16 @@ class ElectionHandlers:
         self, context: RequestContext, request: Request
     ) -> ListPartitionReassignmentsResponse:
         message: ListPartitionReassignmentsRequest = request.message
+        time_slice = context.time_slice(request)
         names = None
         if message.topics is not None:
-            names = _named((one.name, one.partition_indexes) for one in message.topics)
+            names = await _named(((one.name, one.partition_indexes) for one in message.topics), time_slice)
         try:
             found = await self._partitions.reassignments(names)
         except ApiError as error:
             return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
         topics: dict[str, list[OngoingPartitionReassignment]] = {}
-        for name, one in found.items():
+        async for name, one in time_slice.over(found.items()):
             topics.setdefault(name.topic, []).append(
                 OngoingPartitionReassignment(
                     partition_index=name.partition,
@@ -133,31 +130,25 @@ class ElectionHandlers:
         )
 
 
-def _named(topics: Iterable[tuple[str, Sequence[int]]]) -> list[TopicPartition]:
-    return list(dict.fromkeys(TopicPartition(topic, number) for topic, numbers in topics for number in numbers))
+async def _named(topics: Iterable[tuple[str, Sequence[int]]], time_slice: TimeSlice) -> list[TopicPartition]:
+    """The partitions of a request, each of them once."""
+    names: dict[TopicPartition, None] = {}
+    async for topic, numbers in time_slice.over(topics):
+        async for number in time_slice.over(numbers):
+            names[TopicPartition(topic, number)] = None
+    return list(names)
 
 
-def _by_topic(
-    outcomes: Mapping[TopicPartition, ApiError | None],
-) -> dict[str, list[tuple[TopicPartition, ApiError | None]]]:
-    found: dict[str, list[tuple[TopicPartition, ApiError | None]]] = {}
-    for name, error in outcomes.items():
-        found.setdefault(name.topic, []).append((name, error))
-    return found
-
-
-def _results(outcomes: Mapping[TopicPartition, ApiError | None]) -> list[ReplicaElectionResult]:
-    return [
-        ReplicaElectionResult(
-            topic=topic,
-            partition_result=[
-                PartitionResult(
-                    partition_id=name.partition,
-                    error_code=0 if error is None else error.code,
-                    error_message=None if error is None else error.message,
-                )
-                for name, error in found
-            ],
+async def _results(
+    outcomes: Mapping[TopicPartition, ApiError | None], time_slice: TimeSlice
+) -> list[ReplicaElectionResult]:
+    found: dict[str, list[PartitionResult]] = {}
+    async for name, error in time_slice.over(outcomes.items()):
+        found.setdefault(name.topic, []).append(
+            PartitionResult(
+                partition_id=name.partition,
+                error_code=0 if error is None else error.code,
+                error_message=None if error is None else error.message,
+            )
         )
-        for topic, found in _by_topic(outcomes).items()
-    ]
+    return [ReplicaElectionResult(topic=topic, partition_result=results) for topic, results in found.items()]

@@ -10,6 +10,15 @@ from logbus.records.batch import Record, encode_batch
 from logbus.records.compression import Codec
 from logbus.wire.messages.api_versions import ApiVersionsRequest
 from logbus.wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from logbus.wire.messages.elections import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
+)
 from logbus.wire.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, FindCoordinatorRequest
 from logbus.wire.messages.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from logbus.wire.messages.metadata import (
@@ -207,6 +216,25 @@ class ManyElementsTests(GroupCase):
         partitions = [DeleteRecordsPartition(partition_index=0, offset=0) for _ in range(MANY)]
         request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=partitions)], timeout_ms=1000)
         self.check(request, 1)
+
+    def test_elections_and_moves(self) -> None:
+        """Leaders elected, replicas moved, and moves listed."""
+        numbers = list(range(MANY))
+        named = [TopicPartitions(topic="t", partitions=numbers), TopicPartitions(topic="t", partitions=[0])]
+        answer = self.check(ElectLeadersRequest(election_type=0, topic_partitions=named, timeout_ms=1000), 2, least=12)
+        (elected,) = answer.replica_election_results
+        self.assertEqual([one.partition_id for one in elected.partition_result], numbers)
+        self.assertEqual([one.error_code for one in elected.partition_result][:3], [84, 84, 3])
+        moved = [ReassignablePartition(partition_index=number, replicas=[0]) for number in (*numbers, 0, 0)]
+        topics = [ReassignableTopic(name="t", partitions=moved)]
+        answer = self.check(AlterPartitionReassignmentsRequest(timeout_ms=1000, topics=topics), 0, least=15)
+        (told,) = answer.responses
+        codes = {one.partition_index: one.error_code for one in told.partitions}
+        self.assertEqual(len(told.partitions), MANY)
+        self.assertEqual([codes[number] for number in range(3)], [42, 0, 3])
+        listed = [ListPartitionReassignmentsTopics(name="t", partition_indexes=numbers)]
+        answer = self.check(ListPartitionReassignmentsRequest(timeout_ms=1000, topics=listed), 0, least=2)
+        self.assertEqual((answer.error_code, answer.topics), (0, []))
 
     def test_settings_and_directories(self) -> None:
         """Settings of topics, and log directories."""

@@ -13,6 +13,9 @@ from logbus.metastore.znodes import CONTROLLER_EPOCH
 BATCH_BYTES = 512 * 1024
 """Of one transaction; ZooKeeper refuses more than 1 MB."""
 
+BATCH_OPERATIONS = 1200
+"""Of one transaction, unless one group has more: an embedded store applies them all in one turn of the reactor."""
+
 
 class Deposed(LogbusError):
     """Another broker is the controller now: nothing of what was to be written was."""
@@ -31,7 +34,7 @@ class Fence:
 
     async def write(self, groups: Iterable[Sequence[Op]]) -> None:
         """
-        Apply operations, in as few transactions as their size allows; a group is never split.
+        Apply operations, in as few transactions as their sizes allow; a group is never split.
 
         Groups are applied in order: after a failure those of the first transactions may have been.
 
@@ -42,7 +45,7 @@ class Fence:
         size = 0
         for group in groups:
             bytes_more = sum(_size(op) for op in group)
-            if batch and size + bytes_more > BATCH_BYTES:
+            if batch and (size + bytes_more > BATCH_BYTES or len(batch) + len(group) > BATCH_OPERATIONS):
                 await self._commit(batch)
                 batch, size = [], 0
             batch.extend(group)

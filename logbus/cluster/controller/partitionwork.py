@@ -13,7 +13,7 @@ from logbus.cluster.controller.announcements import Batch
 from logbus.cluster.controller.election import NO_LEADER, Election, preferred_leader, unclean_leader
 from logbus.cluster.controller.reassignment import Move, move_to, moved_back
 from logbus.cluster.controller.sending import Delivery
-from logbus.cluster.controller.tenure import Tenure
+from logbus.cluster.controller.tenure import UNITS_TO_LOG, Tenure
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.imetastore import Delete, NoNode, Watcher
 from logbus.metastore.znodejson import BadZnode
@@ -22,6 +22,9 @@ from logbus.model import TopicPartition
 
 Outcomes = dict[TopicPartition, ApiError | None]
 """By partition: None, or why not."""
+
+UNITS_TO_DECIDE = 4
+"""Units of a time slice that it takes to decide about one partition."""
 
 _log = Logger(namespace="logbus.cluster.controller")
 
@@ -40,14 +43,15 @@ async def elect(
     outcomes: Outcomes = {}
     elections: dict[TopicPartition, Election] = {}
     decide = preferred_leader if kind is ElectionType.PREFERRED else unclean_leader
-    for name in tenure.state.partitions() if names is None else names:
+    async for name in tenure.time_slice().over(tenure.state.partitions() if names is None else names, UNITS_TO_DECIDE):
         try:
             topic, record = tenure.existing(name)
             if record.state is not None:
                 elections[name] = decide(tenure.situation(name, topic, record))
             outcomes[name] = None
         except ApiError as error:
-            outcomes[name] = error
+            # What is kept of thousands of errors is their words.
+            outcomes[name] = error.with_traceback(None)
     if not elections:
         return outcomes, None
     await tenure.write(elections)
@@ -60,7 +64,8 @@ async def reassign(
     """Begin, or cancel, moves on the controller's queue; what needs nobody to fetch ends at once."""
     outcomes: Outcomes = {}
     moves: dict[TopicPartition, Move] = {}
-    for name, replicas in wanted.items():
+    time_slice = tenure.time_slice()
+    async for name, replicas in time_slice.over(wanted.items(), UNITS_TO_DECIDE):
         try:
             topic, record = tenure.existing(name)
             if record.state is None:
@@ -74,11 +79,12 @@ async def reassign(
                 )
             outcomes[name] = None
         except ApiError as error:
-            outcomes[name] = error
+            # What is kept of thousands of errors is their words.
+            outcomes[name] = error.with_traceback(None)
     if not moves:
         return outcomes, None
     delivery = await tenure.move(moves)
-    for name, move in moves.items():
+    async for name, move in time_slice.over(moves.items(), UNITS_TO_LOG):
         _log.info(
             "{partition} moves: brokers {replicas}, adding {adding}, removing {removing}",
             partition=name,
@@ -120,7 +126,7 @@ async def tidy(tenure: Tenure) -> None:
     nobody is eligible any more, and leaders go on; where unclean elections are allowed now, somebody leads.
     """
     doubtful = []
-    for name in tenure.state.partitions():
+    async for name in tenure.time_slice().over(tenure.state.partitions()):
         state = tenure.state.partition(name).state
         if state is not None and (state.eligible or state.leader == NO_LEADER):
             doubtful.append(name)

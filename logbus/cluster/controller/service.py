@@ -43,6 +43,7 @@ from logbus.metastore.imetastore import (
 )
 from logbus.metastore.znodes import CONTROLLER, CONTROLLER_EPOCH
 from logbus.model import TopicPartition
+from logbus.net.time_slices import SliceScheduler
 
 T = TypeVar("T")
 
@@ -59,6 +60,7 @@ class Controller:
 
     :ivar receiver_for: how to reach a broker of that image (itself included).
     :ivar rules_for: what a topic's overrides say, laid over the defaults.
+    :ivar scheduler: gives time slices to work on many partitions; None: it is done at once.
     :ivar tenure: None while another broker holds office, or nobody knows.
     :ivar tally: what is counted of its work.
     """
@@ -71,6 +73,7 @@ class Controller:
     rules_for: RulesFor
     clock: IReactorTime
     wall_clock: Callable[[], float]
+    scheduler: SliceScheduler | None = None
     tenure: Tenure | None = field(default=None, init=False)
     tally: Tally = field(factory=Tally, init=False)
     _queue: deque[tuple[float, Callable[[], Awaitable[None]]]] = field(factory=deque, init=False)
@@ -226,6 +229,7 @@ class Controller:
             self.rules_for,
             self._brokers_moved,
             self.tally,
+            self.scheduler,
         )
         connections = self._connections
         began = self.clock.seconds()

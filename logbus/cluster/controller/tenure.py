@@ -8,7 +8,8 @@ the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from attrs import define, evolve, field
 from twisted.logger import Logger
@@ -32,6 +33,13 @@ from logbus.metastore.clusterznodes import FeatureLevelZnode, Life, LivesZnode
 from logbus.metastore.imetastore import Create, Op, Set, Watcher
 from logbus.metastore.znodes import FEATURES, LIVES, PartitionZnode, StateZnode, TopicZnode
 from logbus.model import LeaderAndIsr, LogEndReport, ReplicaReport, TopicPartition
+from logbus.net.time_slices import SliceScheduler, TimeSlice
+
+ELECTIONS_AT_ONCE = 50
+"""Partitions that are looked at in one step of a time slice, each of which is a unit of work."""
+
+UNITS_TO_LOG = 10
+"""Units of a time slice that it takes to write one line of the log."""
 
 
 @define(eq=False, repr=False)
@@ -43,6 +51,7 @@ class Tenure:
     :ivar rules_for: what a topic's overrides say, laid over the defaults.
     :ivar brokers_moved: watches the brokers' registrations.
     :ivar tally: what is counted, over all tenures of this broker.
+    :ivar scheduler: gives time slices to work on many partitions; None: it is done at once.
     """
 
     broker_id: int
@@ -52,8 +61,15 @@ class Tenure:
     rules_for: RulesFor
     brokers_moved: Watcher
     tally: Tally = field(factory=Tally)
+    scheduler: SliceScheduler | None = None
     state: ControllerState = field(factory=ControllerState, init=False)
     _log = Logger()
+
+    def time_slice(self) -> TimeSlice:
+        """
+        Begin work on many partitions. The queue waits meanwhile: nothing else changes the state between two slices.
+        """
+        return TimeSlice(self.scheduler)
 
     # Brokers.
 
@@ -165,7 +181,7 @@ class Tenure:
             self.state.leaving.add(broker_id)
             self.state.brokers[broker_id] = evolve(self.state.brokers[broker_id], in_controlled_shutdown=True)
         concerned = []
-        for name in self.state.partitions():
+        async for name in self.time_slice().over(self.state.partitions()):
             record = self.state.partition(name)
             if record.state is not None and broker_id in record.state.isr:
                 concerned.append(name)
@@ -273,7 +289,9 @@ class Tenure:
                 "brokers {brokers} did not stop cleanly: they are in sync again once they have fetched what they lack",
                 brokers=sorted(held),
             )
-        outcomes = due_elections(self.state, names, self.epoch, self.rules_for, come, unclean)
+        outcomes: dict[TopicPartition, Election] = {}
+        async for some in self.time_slice().over(_some_at_a_time(names), ELECTIONS_AT_ONCE):
+            outcomes |= due_elections(self.state, some, self.epoch, self.rules_for, come, unclean)
         lives = self.state.lives | {number: Life(one.epoch, one.incarnation) for number, one in come.items()}
         await self.write(outcomes, first=first, last=[self._lives_op(lives)] if come else ())
         if come:
@@ -294,7 +312,7 @@ class Tenure:
     ) -> None:
         """Write elections, and then believe in them."""
         await self.fence.write([*first, *self._election_ops(outcomes), *last])
-        for name, outcome in outcomes.items():
+        async for name, outcome in self.time_slice().over(outcomes.items()):
             record = self.state.partition(name)
             before, record.state = record.state, outcome.result
             if outcome.result.leader != NO_LEADER:
@@ -386,7 +404,8 @@ class Tenure:
     async def finish_moves(self, names: Iterable[TopicPartition]) -> None:
         """End the moves among ``names`` whose new replicas are in sync."""
         moves = {}
-        for name in names:
+        time_slice = self.time_slice()
+        async for name in time_slice.over(names):
             topic, record = self.state.topics[name.topic], self.state.partition(name)
             if record.reassigning and record.state is not None:
                 move = finished(record, self.situation(name, topic, record))
@@ -394,7 +413,7 @@ class Tenure:
                     moves[name] = move
         if moves:
             await self.move(moves)
-            for name, move in moves.items():
+            async for name, move in time_slice.over(moves.items(), UNITS_TO_LOG):
                 self._log.info("{partition} has moved to brokers {replicas}", partition=name, replicas=move.replicas)
 
     def situation(self, name: TopicPartition, topic: TopicRecord, record: PartitionRecord) -> Situation:
@@ -411,3 +430,9 @@ class Tenure:
         if topic is None or topic.deleting or not 0 <= name.partition < len(topic.partitions):
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}")
         return topic, topic.partitions[name.partition]
+
+
+def _some_at_a_time(names: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:
+    rest = iter(names)
+    while some := list(islice(rest, ELECTIONS_AT_ONCE)):
+        yield some
