@@ -1,16 +1,16 @@
 """
-The index of aborted transactions: ``<base offset>.txnindex``, one per segment, in Kafka's own format.
+The index of a segment's aborted transactions, ``<base offset>.txnindex``, in Kafka's format (Kafka: TransactionIndex).
 
-Readers of committed records are told with each answer which producers' batches they must pass over, and from where on.
-An entry lies beside the segment that has the marker; the transaction may have begun in an earlier one. There is no file
-where nothing was aborted.
+Fetch responses name the aborted transactions in their range, so that read_committed consumers skip their batches. An
+entry is in the segment that has the marker; the transaction may have begun in an earlier one. A segment without aborted
+transactions has no file.
 
 ::
 
     entry: version int16 | producer_id int64 | first_offset int64 | last_offset int64 | last_stable_offset int64
 
-``last_offset`` is the marker's. Below ``last_stable_offset`` all transactions had ended when the marker was written:
-who looks for those that began before some offset need not look behind an entry that says so of it. Both increase.
+``last_offset`` is the marker's. All transactions that began below ``last_stable_offset`` had ended when the marker was
+written: a search for transactions that began before some offset can stop at an entry with a higher one. Both increase.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from logbus.storage.istorage import IDisk
 
 VERSION = 0
 _BLOCK = 128
-"""Entries that are read at once."""
+"""Entries read at once."""
 
 ENTRY = Struct(">hqqqq")
 ENTRY_SIZE = ENTRY.size
@@ -37,7 +37,7 @@ _LAST_AT = 18
 
 class AbortedTransaction(NamedTuple):
     """
-    A transaction that was aborted.
+    One aborted transaction.
 
     :ivar first_offset: of its first record.
     :ivar last_offset: of its marker.
@@ -51,7 +51,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class Aborted:
-    """The aborted transactions of a stretch of a log, to be asked batch by batch."""
+    """The aborted transactions of an offset range, for lookups batch by batch."""
 
     __slots__ = ("_by_producer",)
 
@@ -61,7 +61,7 @@ class Aborted:
             self._by_producer.setdefault(entry.producer_id, []).append(entry)
 
     def of(self, header: BatchHeader) -> AbortedTransaction | None:
-        """The transaction that a batch belongs to, if it was aborted."""
+        """The aborted transaction that a batch belongs to, if any."""
         if header.transactional:
             for entry in self._by_producer.get(header.producer_id, ()):
                 if entry.first_offset <= header.base_offset <= entry.last_offset:
@@ -76,11 +76,11 @@ def encode(entries: Iterable[AbortedTransaction]) -> bytes:
 
 class TransactionIndex:
     """
-    The index of one segment. What is new waits in memory until the segment's other indexes are written, too.
+    The index of one segment. New entries stay in memory until the segment's other indexes are written.
 
-    :ivar count: entries, in the file and waiting to be written to it.
+    :ivar count: entries, in the file and not yet written to it.
     :ivar last_offset: of the last entry, −1 without any.
-    :ivar unsynced_from: what the file says of offsets from here on is not known to be on stable storage; None: all is.
+    :ivar unsynced_from: the file's entries for offsets from here on may not be on stable storage; None: all are.
     """
 
     __slots__ = ("_base_offset", "_disk", "_exists", "_file", "_waiting", "_written", "count", "last_offset",
@@ -99,7 +99,7 @@ class TransactionIndex:
 
     def open(self) -> None:
         """
-        Look at the file, if there is one; only its size and its last entry are checked.
+        Open the file, if there is one; only its size and its last entry are checked.
 
         :raises IndexCorrupt: it is damaged.
         """
@@ -115,10 +115,10 @@ class TransactionIndex:
 
     def check(self, end_offset: int | None) -> None:
         """
-        Look at every entry.
+        Check every entry.
 
-        :param end_offset: where the segment ends, if that is known.
-        :raises IndexCorrupt: one cannot be.
+        :param end_offset: where the segment ends, if known.
+        :raises IndexCorrupt: an entry is invalid.
         """
         last = -1
         for entry in self.entries():
@@ -129,7 +129,7 @@ class TransactionIndex:
             raise IndexCorrupt(f"a marker at offset {last} lies behind the segment's end {end_offset}")
 
     def start(self) -> None:
-        """Begin anew, without a file."""
+        """Begin an empty index, without a file."""
         self._file.close()
         self._file.pinned = False
         if self._disk.exists(self._file.path):
@@ -147,7 +147,7 @@ class TransactionIndex:
     # -- Writing
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Add an entry, in memory. Its marker lies behind those of all others."""
+        """Add an entry, in memory. Its marker is behind those of all others."""
         self._waiting += ENTRY.pack(VERSION, *entry)
         self.count += 1
         self.last_offset = entry.last_offset
@@ -156,9 +156,9 @@ class TransactionIndex:
 
     def cut(self, offset: int) -> None:
         """
-        Drop the entries whose markers lie at ``offset`` or behind it.
+        Drop the entries whose markers are at ``offset`` or behind it.
 
-        :raises IndexCorrupt: an entry cannot be.
+        :raises IndexCorrupt: an entry is invalid.
         """
         kept, _ = self._search(offset)
         if kept == self.count:
@@ -173,15 +173,15 @@ class TransactionIndex:
         self.count = kept
         self._look_at_last()
         if self.unsynced_from is None or self.unsynced_from > offset:
-            # A crash must not bring them back once others have taken their place.
+            # A crash must not bring them back once other batches have replaced them.
             self.unsynced_from = offset
 
     def save(self, always: bool = False) -> LazyFile | None:
         """
-        Write what waits to the file.
+        Write new entries to the file.
 
-        :param always: have a file even if it is empty.
-        :returns: the file, if there is one that is to be synced.
+        :param always: make a file even if the index is empty.
+        :returns: the file, if there is one to be synced.
         :raises ApiError: there is no space; all stays as it is.
         """
         if self._waiting or (always and not self._exists):
@@ -194,9 +194,9 @@ class TransactionIndex:
 
     def synced(self, count: int) -> None:
         """
-        What was saved is on stable storage.
+        Record that saved entries are on stable storage.
 
-        :param count: entries there were then; none was cut off since.
+        :param count: the number of entries when they were saved; none was dropped since.
         """
         self.unsynced_from = None
         for entry in self.entries(count):
@@ -212,9 +212,9 @@ class TransactionIndex:
 
     def entries(self, start: int = 0) -> Iterator[AbortedTransaction]:
         """
-        The entries from the one at position ``start`` on.
+        The entries from position ``start`` on.
 
-        :raises IndexCorrupt: one cannot be.
+        :raises IndexCorrupt: an entry is invalid.
         """
         i = max(start, 0)
         while i < self.count:
@@ -224,7 +224,7 @@ class TransactionIndex:
             i += _BLOCK
 
     def _read(self, start: int, end: int) -> bytes:
-        """The entries at positions from ``start`` on and below ``end``, be they in the file or still waiting."""
+        """The entries at positions from ``start`` on and below ``end``, in the file or not yet written."""
         written, data = self._written, b""
         if start < written:
             in_file = min(end, written)
@@ -246,8 +246,8 @@ class TransactionIndex:
         Collect the transactions with offsets from ``first_offset`` on and below ``end_offset``.
 
         :param found: gets them, in the order of their markers.
-        :returns: whether there are no more behind this segment.
-        :raises IndexCorrupt: an entry cannot be.
+        :returns: whether later segments have no more of them.
+        :raises IndexCorrupt: an entry is invalid.
         """
         if first_offset > self.last_offset:
             return False
@@ -260,9 +260,9 @@ class TransactionIndex:
 
     def ending_from(self, offset: int) -> Iterator[AbortedTransaction]:
         """
-        The transactions whose markers lie at an offset or behind it.
+        The transactions whose markers are at an offset or behind it.
 
-        :raises IndexCorrupt: an entry cannot be.
+        :raises IndexCorrupt: an entry is invalid.
         """
         position, following = self._search(offset)
         for at in range(0, len(following), ENTRY_SIZE):
@@ -270,7 +270,10 @@ class TransactionIndex:
         yield from self.entries(position + len(following) // ENTRY_SIZE)
 
     def _search(self, offset: int) -> tuple[int, bytes]:
-        """Position of the first entry whose marker is at ``offset`` or behind it, and the bytes of some from there."""
+        """
+        Position of the first entry whose marker is at ``offset`` or behind it, and the bytes of some entries from
+        there.
+        """
         low, high = 0, self.count
         if offset > self.last_offset:
             return high, b""

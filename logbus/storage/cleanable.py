@@ -1,5 +1,6 @@
 """
-Which part of a log is to be cleaned, whether it is worth it, and which segments become one: pure decisions.
+Decides which section of a log to clean, and which segments to merge into one (Kafka: LogToClean, groupSegmentsBySize).
+Pure.
 
 ::
 
@@ -25,13 +26,15 @@ from logbus.storage.rolling import HasCount
 _NEVER = 2**62
 DELETE = "delete"
 MOST_IN_RUN = 100
-"""Segments that one may replace: the files of all of them are renamed in one turn of the reactor."""
+"""Upper bound of segments merged into one: all their files are renamed in one turn of the reactor."""
 MOST_READ_IN_RUN = 16 * 1024 * 1024
-"""Bytes of segments that do not fit into one as they are: a cleaning that is given up loses the work of one run."""
+"""
+Upper bound of bytes of segments that do not fit into one as they are: an aborted cleaning loses the work on one group.
+"""
 
 
 class CleanableSegment(SegmentView, Protocol):
-    """What is asked of a segment."""
+    """The properties of a segment that the decisions depend on."""
 
     @property
     def offsets(self) -> HasCount:
@@ -51,13 +54,13 @@ S = TypeVar("S", bound=CleanableSegment)
 @frozen
 class Cleanable:
     """
-    What of a log can be cleaned.
+    The cleanable section of a log.
 
     :ivar start: records below it were cleaned before.
-    :ivar end: records from here on are not cleaned yet.
+    :ivar end: records from here on are not to be cleaned yet.
     :ivar clean_bytes: of segments wholly before :ivar:`start`.
     :ivar dirty_bytes: of segments from there up to :ivar:`end`.
-    :ivar is_overdue: some of it waits for longer than ``max.compaction.lag.ms``.
+    :ivar is_overdue: a record has waited for longer than ``max.compaction.lag.ms``.
     """
 
     start: int
@@ -68,12 +71,12 @@ class Cleanable:
 
     @property
     def ratio(self) -> float:
-        """How much of what would be read is dirty, 0.0 to 1.0."""
+        """The dirty share of the bytes that would be read, 0.0 to 1.0 (Kafka: cleanableRatio)."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
     def is_due(self, config: TopicConfig) -> bool:
-        """Whether a topic wants it cleaned now."""
+        """Whether the topic's settings ask for a cleaning now."""
         return self.dirty_bytes > 0 and (self.is_overdue or self.ratio > config.min_cleanable_dirty_ratio)
 
 
@@ -87,12 +90,12 @@ def cleanable(
     now_ms: int,
 ) -> Cleanable:
     """
-    What of a log can be cleaned.
+    Compute the cleanable section of a log.
 
-    :param segments: oldest first; the last one is written to.
+    :param segments: oldest first; the last one is active.
     :param log_start: the log start offset.
-    :param cleaned_end: how far it was cleaned.
-    :param bound: an offset that nothing is cleaned at or above: where what is committed, and synced, ends.
+    :param cleaned_end: the offset up to which it was cleaned.
+    :param bound: nothing at or above this offset is cleaned: it is not committed or not synced.
     :param now_ms: ms since 1970.
     """
     start = max(log_start, cleaned_end)
@@ -127,12 +130,12 @@ def _is_young(segment: CleanableSegment, min_lag_ms: int, now_ms: int) -> bool:
 @define
 class Run(Generic[S]):
     """
-    Neighbouring segments that become one, which stays within the topic's sizes: what is cleaned gets smaller, and would
-    lie about in ever more small files. Every file that is replaced costs several syncs, whatever its size.
+    Neighbouring segments to be merged into one within the topic's size limits. Without merging, cleaned segments would
+    become ever smaller files, and each file that is replaced costs several syncs, whatever its size.
 
-    Segments are added in order, each after what stays of those before it was written.
+    Segments are added in order, each after the remaining records of those before it were written.
 
-    :ivar segments: those that were added.
+    :ivar segments: those added.
     """
 
     _config: TopicConfig
@@ -144,15 +147,15 @@ class Run(Generic[S]):
         Add the next segment, if there is room for it.
 
         :param following: the base offset of the segment behind it.
-        :param written: the new segment, with what stays of those that were added.
-        :returns: whether it was added; the first one is, whatever its size.
+        :param written: the new segment, with the remaining records of those added before.
+        :returns: whether it was added; the first one always is.
         """
         size = _Sizes.of(segment)
         read = self._read.plus(size)
         if self.segments and not (
             len(self.segments) < MOST_IN_RUN
             and following - 1 - self.segments[0].base_offset <= MAX_RELATIVE_OFFSET
-            # Either all of them fit as they are, or what is left of them does.
+            # Either all of them fit as they are, or their remaining records do.
             and (read.within(self._config) or self._fits_after(written, read, size))
         ):
             return False
@@ -161,7 +164,7 @@ class Run(Generic[S]):
         return True
 
     def _fits_after(self, written: CleanableSegment, read: _Sizes, size: _Sizes) -> bool:
-        # Where retention deletes by segments, old records would stay as long as the young ones beside them.
+        # Retention deletes whole segments: old records would stay as long as the young ones merged with them.
         return (
             DELETE not in self._config.cleanup_policy
             and read.size <= MOST_READ_IN_RUN
@@ -170,7 +173,7 @@ class Run(Generic[S]):
 
 
 class _Sizes(NamedTuple):
-    """What of a segment is limited: its bytes, and the entries of its indexes."""
+    """The limited sizes of a segment: its bytes, and the entries of its indexes."""
 
     size: int
     entries: int

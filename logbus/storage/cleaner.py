@@ -1,9 +1,8 @@
 """
-The cleaner: which log is compacted next, and what becomes of failures.
+The log cleaner (Kafka: LogCleaner, LogCleanerManager): chooses the log to compact next, and handles failures.
 
-One log is cleaned at a time, the dirtiest that is due first. How far each was cleaned is in
-``cleaner-offset-checkpoint``, in Kafka's format. A log that cannot be cleaned is left alone until the next start, and
-the others go on.
+One log is cleaned at a time, the dirtiest that is due first. The offsets up to which logs are clean are in
+``cleaner-offset-checkpoint``, in Kafka's format. A log that cannot be cleaned is skipped until the next start.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from logbus.storage.swap import Abandoned
 from logbus.timers import Timer, Timers
 
 _SHORTEST_MS = 10
-"""A look at every log costs something, even if a backoff of 0 is asked for."""
+"""Lower bound of the backoff, since a look at every log costs something."""
 
 
 @define(eq=False, repr=False)
@@ -35,9 +34,9 @@ class LogCleaner:
     """
     Compacts the logs of a broker.
 
-    :ivar settings: asked before each round.
-    :ivar uncleanable: logs that are not cleaned any more, and why.
-    :ivar max_dirty_ratio: of the dirtiest log, when it was last looked.
+    :ivar settings: called before each round.
+    :ivar uncleanable: logs that are not cleaned any more, and the reasons.
+    :ivar max_dirty_ratio: of the dirtiest log, when last computed.
     :ivar cleanings: finished so far.
     :ivar read_bytes: so far.
     :ivar written_bytes: so far.
@@ -76,7 +75,9 @@ class LogCleaner:
             self._look_later()
 
     def stop(self) -> Deferred[None]:
-        """Give up what is being cleaned; fires when nothing is. A swap that has begun is finished first."""
+        """
+        Abort the current cleaning; fires when none runs. A replacement of segments that has begun is finished first.
+        """
         self._running = False
         if self._wake is not None:
             self._wake.cancel()
@@ -95,7 +96,7 @@ class LogCleaner:
     @contextmanager
     def paused(self, logs: Collection[Log]) -> Iterator[Deferred[None]]:
         """
-        Keep the cleaner off some logs, which are about to change.
+        Do not clean some logs, which are about to change.
 
         :returns: a context; its Deferred fires when none of them is being cleaned.
         """
@@ -141,7 +142,7 @@ class LogCleaner:
                     return
 
     async def _survey(self, later: Collection[Log]) -> list[tuple[float, Log]]:
-        """The logs that are due, with their dirty shares, dirtiest first."""
+        """The logs that are due, with their dirty ratios, dirtiest first."""
         due: list[tuple[float, Log]] = []
         dirtiest = 0.0
         logs = [log for directory in self._directories if directory.is_online for log in directory.logs.values()]
@@ -163,7 +164,7 @@ class LogCleaner:
         return due
 
     def _plan(self, log: Log) -> Cleanable | None:
-        """What of a log can be cleaned; None if nothing may."""
+        """The cleanable section of a log; None if it must not be cleaned."""
         if log.is_closed or log.disk.failure is not None or log in self.uncleanable or log in self._paused:
             return None
         return cleanable(
@@ -176,7 +177,7 @@ class LogCleaner:
         )
 
     async def _clean(self, log: Log, plan: Cleanable) -> bool:
-        """Clean one log; says whether it may be looked at again at once."""
+        """Clean one log; returns whether it may be considered again at once."""
         settings = self.settings()
         self._pace.bytes_per_second = settings.max_bytes_per_second
         cleaning = Cleaning(
@@ -201,7 +202,7 @@ class LogCleaner:
             return False
         except StorageError as error:
             if log.disk.failure is None:
-                # What the segment's own reader found wrong; a disk that fails has said so itself.
+                # The segment's own reader found damage; a failed disk is reported already.
                 self._give_up(log, str(error))
             return False
         except DecodeError as error:

@@ -1,9 +1,10 @@
 """
-One cleaning of one log: learn the keys of its dirty part, write anew what stays of it, swap.
+Cleans one log once (Kafka: Cleaner): maps the keys of the dirty section to their last offsets, rewrites segments with
+the records that stay, and replaces the old segments.
 
-Cold data is read in a lane, a megabyte at a time; batches are looked at on the reactor, a few milliseconds at a time.
-A batch is not cut: one that takes longer to decompress and read holds the reactor for that long, as it did when it was
-produced.
+Cold data is read in a thread, a megabyte at a time; batches are processed on the reactor, a few milliseconds at a time.
+A single batch is not divided: one that takes longer to decompress and decode blocks the reactor for that long, as it
+did when it was produced.
 """
 
 from __future__ import annotations
@@ -28,27 +29,29 @@ from logbus.storage.swap import Abandoned, check_unchanged, remove, swap
 from logbus.storage.transactions import aborted_index, aborted_transactions
 
 CHUNK = 1024 * 1024
-"""Bytes read at a time, and written at a time at most."""
+"""Bytes read at a time, and upper bound of bytes written at a time."""
 SMALL = 64 * 1024
-"""Bytes that are read at once if they are in memory."""
+"""Cached bytes of this size are read on the reactor."""
 _LARGEST = 2**31 - 1
-"""Bytes that a segment can have: positions in its index are 32-bit numbers."""
+"""Upper bound of a segment's bytes: positions in its index are 32-bit numbers."""
 _SMALLEST_RECORD = 8
-"""Bytes: how many keys the dirty part can have at the most, unless it is compressed."""
+"""Bytes; bounds the number of keys in the dirty section, unless it is compressed."""
 _SMALLEST_MAP = 1024 * 1024
 
 
 @define(eq=False)
 class Cleaning:
     """
-    :ivar log: which is cleaned.
-    :ivar plan: what of it.
+    One cleaning of one log.
+
+    :ivar log: the log.
+    :ivar plan: its section to be cleaned.
     :ivar map_size: bytes of memory for keys.
-    :ivar is_stopped: asked after each pause.
-    :ivar end: how far it came: everything below is clean.
-    :ivar keys: how many different ones the dirty part had.
-    :ivar read_bytes: both passes.
-    :ivar written_bytes: of segments that took the place of others.
+    :ivar is_stopped: called after each pause.
+    :ivar end: everything below is clean now.
+    :ivar keys: number of different keys in the dirty section.
+    :ivar read_bytes: in both passes.
+    :ivar written_bytes: of new segments.
     """
 
     log: Log
@@ -65,12 +68,13 @@ class Cleaning:
 
     async def run(self) -> None:
         """
-        Clean; :ivar:`end` says how far: less than planned if the keys did not fit into memory.
+        Clean up to :ivar:`end`: less than planned if the keys did not fit into memory.
 
-        :raises Abandoned: the log changed, or is closed, or the cleaner is to stop. What was swapped stays so.
-        :raises HalfDone: a swap was not finished; the log must not be cleaned before the next start.
+        :raises Abandoned: the log changed, or is closed, or the cleaner is to stop. Segments replaced before stay
+            replaced.
+        :raises HalfDone: a replacement was not finished; the log must not be cleaned before the next start.
         :raises DecodeError: the log is damaged, or cannot be cleaned.
-        :raises ApiError: there is no space; what was begun is removed.
+        :raises ApiError: there is no space; unfinished files are removed.
         :raises StorageError: the disk failed, and is offline.
         """
         log, plan = self.log, self.plan
@@ -122,10 +126,11 @@ class Cleaning:
 
     async def _replace(self, segments: Sequence[Segment], ends: Sequence[int]) -> int:
         """
-        Write what stays of the first of these segments into one, and put that in their place, if anything changed.
+        Write the records that stay of the first of these segments into one new segment, and replace them by it, if
+        anything changed.
 
         :param ends: where each ends.
-        :returns: how many these were.
+        :returns: the number of segments processed.
         """
         log, first = self.log, segments[0]
         self._check(segments[:1])
@@ -149,7 +154,7 @@ class Cleaning:
         return len(run)
 
     async def _thin(self, segments: Sequence[Segment], ends: Sequence[int], new: Segment) -> list[Segment]:
-        """Copy what stays of as many segments as have room in the new one; returns these."""
+        """Copy the records that stay of as many segments as fit into the new one; returns these."""
         compaction = self.compaction
         taken: Run[Segment] = Run(self.log.config)
         run = taken.segments
@@ -175,7 +180,7 @@ class Cleaning:
         if (last := compaction.end_of_run()) is not None:
             out.add(last)
         out.write()
-        # Of those that ended before nothing is left: nobody need be told of them.
+        # Nothing is left of those that ended before, so the new index does not need them.
         for segment in run:
             for entry in aborted_index(self.log, segment).ending_from(compaction.end):
                 new.aborted.append(entry)
@@ -184,7 +189,7 @@ class Cleaning:
     # -- Both
 
     def _aborted(self, batches: Sequence[tuple[int, BatchHeader]]) -> Aborted:
-        """Which of these batches belong to transactions that were aborted."""
+        """The aborted transactions that these batches may belong to."""
         if any(header.transactional for _, header in batches):
             return Aborted(aborted_transactions(self.log, batches[0][1].base_offset, batches[-1][1].next_offset))
         return Aborted()
@@ -206,7 +211,7 @@ class Cleaning:
     async def _pread(self, segment: Segment, position: int, size: int, needed: Sequence[Segment]) -> bytes:
         file, length = segment.log.get(), min(size, segment.size - position)
         if length <= SMALL and file.is_cold(position, length) is False:
-            # The way to a lane and back costs more than the copy.
+            # Handing it to a thread costs more than the copy.
             data = file.pread(length, position)
         else:
             asked = self.pace.timers.clock.seconds()
@@ -229,21 +234,19 @@ class Cleaning:
 
 @define(eq=False)
 class _Output:
-    """
-    Batches on their way to the end of a segment, written together.
-    """
+    """Buffers batches for the end of a segment, to write them together."""
 
     segment: Segment
     interval: int
     _batches: list[Buffer] = field(factory=list, init=False)
 
     def add(self, data: Buffer) -> None:
-        """Append a batch."""
+        """Add a batch."""
         self._batches.append(data)
 
     def write(self) -> int:
         """
-        Write what came; how many bytes it was.
+        Write the buffered batches; returns the number of bytes.
 
         :raises ApiError: there is no space.
         """

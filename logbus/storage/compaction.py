@@ -1,18 +1,18 @@
 """
-Compaction: from batches to the batches that stay. Pure; bytes in, bytes out.
+Decides which records and batches compaction keeps (Kafka: Cleaner's RecordFilter). Pure; bytes in, bytes out.
 
-Of each key the last record below a bound stays. Offsets and order never change. A batch keeps its range of offsets and
-its producer's numbers, whatever is taken out of it; one whose records all go is dropped, but for two cases, in which
-its header stays: the last batch of a producer that is still known (its sequence goes on from there), and the last batch
-of a run of segments (the new segment must say how far it reaches).
+The last record of each key below a bound stays. Offsets and order never change. A batch keeps its range of offsets and
+its producer fields, whatever records it loses. A batch without remaining records is dropped, except in two cases, where
+its header stays: the last batch of a known producer (its sequence continues from there), and the last batch of a group
+of merged segments (the new segment must show how far it reaches).
 
-Delete markers stay for ``delete.retention.ms`` after they were first cleaned, so that a reader who began before still
-sees them. That date, the delete horizon, is written into the batch (KIP-534): a bit in the attributes, and the date in
-the place of the base timestamp.
+Tombstones stay for ``delete.retention.ms`` after they were first cleaned, so that a consumer that began before sees
+them. That time, the delete horizon, is written into the batch (KIP-534): a bit in the attributes, and the time in the
+place of the base timestamp.
 
-Of a transaction that was committed the records are as any others; of one that was aborted all go, once its marker lies
-below the bound, too. A marker stays until no record of its transaction is left, and then for as long as delete markers
-do: a reader, or a follower, who had some of the records before must still learn how it ended.
+Records of a committed transaction are like any others; those of an aborted one are removed once its marker is below the
+bound, too. A marker stays until no record of its transaction is left, and then for as long as tombstones do: a consumer
+or follower that has some of the records must still learn the outcome.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from logbus.storage.keymap import KeyMap
 
 def learn(keys: KeyMap, data: Buffer, position: int, header: BatchHeader, start: int = 0, aborted: bool = False) -> int:
     """
-    Take note of the keys of a batch.
+    Add the keys of a batch to the offset map.
 
-    :param start: records before this offset are passed over: they were noted before.
-    :param aborted: it belongs to a transaction that was aborted: its records replace nobody.
-    :returns: the offset up to which the batch was noted: its end, or less if the map is full.
+    :param start: records before this offset are skipped: they were added before.
+    :param aborted: the batch belongs to an aborted transaction: its records replace no others.
+    :returns: the offset up to which keys were added: the batch's end, or less if the map is full.
     :raises DecodeError: the batch is damaged.
     """
     if not header.control and not aborted:
@@ -51,14 +51,14 @@ class Compaction:
 
     :ivar keys: the last offset of each key below :ivar:`end`.
     :ivar end: records from this offset on all stay.
-    :ivar now_ms: what delete horizons are compared with, ms since 1970.
-    :ivar delete_retention_ms: for how long delete markers stay.
-    :ivar last_of_producers: the last offset each producer that is known has written, by its id.
-    :ivar bare_epochs: the epochs of producers that are known by a marker only, by their ids.
-    :ivar records: records that were looked at.
-    :ivar removed: records that went.
-    :ivar changed: batches that went, or were written anew.
-    :ivar keyless: records without a key, which no topic that is compacted takes; they stay.
+    :ivar now_ms: compared with delete horizons, ms since 1970.
+    :ivar delete_retention_ms: how long tombstones stay.
+    :ivar last_of_producers: last offset of each known producer, by its id.
+    :ivar bare_epochs: epochs of producers known only by a marker, by their ids.
+    :ivar records: number of records read.
+    :ivar removed: number of records removed.
+    :ivar changed: number of batches removed or rewritten.
+    :ivar keyless: number of records without a key; they stay. A compacted topic accepts none.
     """
 
     keys: KeyMap
@@ -78,9 +78,9 @@ class Compaction:
         self, data: Buffer, position: int, header: BatchHeader, aborted: AbortedTransaction | None = None
     ) -> Buffer | None:
         """
-        What is left of a batch: its own bytes if nothing changed; None if it goes.
+        The batch with the records that stay: its own bytes if nothing changed; None if it is removed.
 
-        :param aborted: the transaction that it belongs to, if that was aborted.
+        :param aborted: the aborted transaction that it belongs to, if any.
         :raises DecodeError: the batch is damaged.
         """
         self._dropped = None
@@ -127,7 +127,7 @@ class Compaction:
         if header.record_count and horizon is not None and self.now_ms < horizon:
             return whole
         if self.bare_epochs.get(producer_id) == header.producer_epoch:
-            # Nothing else tells whom to refuse.
+            # Nothing else records the epoch that fences this producer.
             return whole
         self.removed += header.record_count
         self._dropped = header
@@ -136,13 +136,14 @@ class Compaction:
 
     def end_of_run(self) -> bytes | None:
         """
-        What stands for the last batch, if that went: to be written at the end of each run of segments that become one.
+        An empty batch in place of the last batch, if that was removed: to be written at the end of each group of merged
+        segments.
         """
         dropped, self._dropped = self._dropped, None
         if dropped is None:
             return None
         if not dropped.record_count:
-            # It stood for another before, and goes on to do so.
+            # It is such an empty batch already, and stays.
             self.changed -= 1
         return rewrite_batch(dropped, ())
 
@@ -157,9 +158,9 @@ class Compaction:
         return record.value is not None or horizon is None or self.now_ms < horizon
 
     def _horizon(self, header: BatchHeader, kept: list[Record]) -> int | None:
-        """When the delete markers of a batch may go, if that is to be decided now."""
+        """The delete horizon of a batch's tombstones, if it is to be set now."""
         if header.delete_horizon is not None or header.last_offset >= self.end:
-            # Beyond the end older records of their keys are still there: a reader who begins now meets them.
+            # Beyond the end, older records of their keys remain: a consumer that begins now reads them.
             return None
         if any(record.value is None and record.key is not None for record in kept):
             return self.now_ms + self.delete_retention_ms
@@ -167,7 +168,7 @@ class Compaction:
 
 
 def _records(data: Buffer, position: int, header: BatchHeader) -> list[Record]:
-    # What is written anew gets a new CRC, which must not hide that the bytes were damaged.
+    # A rewritten batch gets a new CRC, which must not hide that the bytes were damaged.
     if not check_crc(data, position, header):
         raise DecodeError(f"the CRC of the batch at offset {header.base_offset} does not match")
     try:

@@ -1,11 +1,11 @@
 """
-A follower's append: batches as the leader has them, offsets, epochs and all.
+A follower's append (Kafka: UnifiedLog.appendAsFollower): batches as the leader has them, with offsets and epochs.
 
-Nothing is taken on trust. The CRC of a batch does not cover its offset and its epoch, so these are held against the
-neighbours: offsets follow each other, epochs never go back nor beyond that of the leader. Where offsets are missing,
-which compaction does, the batch behind the gap must be confirmed by the one after it, or the topic be compacted.
+Everything is checked. A batch's CRC does not cover its offset and leader epoch, so these are compared with the
+neighbouring batches: offsets follow each other; epochs never decrease, nor exceed the leader's. Compaction leaves gaps
+between offsets: the batch behind a gap must be confirmed by the one after it, or the topic be compacted.
 
-Batches that follow each other without a gap, in one epoch, are one run: one write, and most of the bookkeeping once.
+Consecutive batches of one epoch without a gap are written together, with most bookkeeping done once.
 """
 
 from __future__ import annotations
@@ -24,12 +24,10 @@ if TYPE_CHECKING:
 
 
 def append_from_leader(log: Log, data: Buffer, leader_epoch: int, gaps: bool) -> int:
-    """
-    Append batches that lie behind the log's end; arguments and errors as of :meth:`.Log.append_as_follower`.
-    """
+    """Append batches at the log's end; arguments and errors as of :meth:`.Log.append_as_follower`."""
     view = memoryview(data)
     now_ms = int(log.wall_clock() * 1000)
-    # Of batches that are not whole, or cannot be any, only those before them matter.
+    # Batches before an incomplete or invalid one are appended.
     batches, problem = _batches(data)
     end, epoch = log.log_end_offset, log.epochs.latest
     run: list[BatchHeader] = []
@@ -66,7 +64,7 @@ def append_from_leader(log: Log, data: Buffer, leader_epoch: int, gaps: bool) ->
 
 
 def _batches(data: Buffer) -> tuple[list[tuple[int, BatchHeader]], str | None]:
-    """The whole batches in ``data``, and what is wrong with what follows them."""
+    """The whole batches in ``data``, and the problem with what follows them."""
     batches: list[tuple[int, BatchHeader]] = []
     try:
         batches.extend(iter_batches(data))

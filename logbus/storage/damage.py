@@ -1,9 +1,8 @@
 """
-Damage in logs: batches on disk that are not what was written.
+Damaged batches in logs: how they are detected, and the list of known damage.
 
-A checksum covers each batch but for its offset and its leader epoch, which are held against the neighbouring batches.
-What is found is kept here until somebody repairs it; :mod:`logbus.storage.scrubber` finds it, and
-:mod:`logbus.cluster.repairs` has it repaired.
+A CRC covers each batch but for its offset and its leader epoch, which are compared with the neighbouring batches.
+:mod:`logbus.storage.scrubber` finds damage, and :mod:`logbus.cluster.repairs` repairs it.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ class Damage:
 
     :ivar path: of the segment's file, absolute.
     :ivar base_offset: of the segment; ``end_offset``: of the segment behind it. The range is repaired as a whole.
-    :ivar offset: the first offset that cannot be trusted: the batches before it are whole.
+    :ivar offset: the first offset that cannot be trusted: the batches before it are intact.
     :ivar position: where the damaged batch begins, in bytes from the start of the file.
-    :ivar problem: what is wrong with it.
+    :ivar problem: a description.
     """
 
     partition: TopicPartition
@@ -48,10 +47,10 @@ class Damage:
 @define
 class BatchChecker:
     """
-    Checks the batches of a stretch of a log, one after the other.
+    Checks consecutive batches of a log.
 
     :ivar next_offset: the least offset that the next batch may have.
-    :ivar end_offset: all offsets lie below it.
+    :ivar end_offset: an offset above all of them.
     :ivar leader_epoch: the least epoch that the next batch may have.
     :ivar latest_epoch: the largest.
     """
@@ -62,11 +61,11 @@ class BatchChecker:
     latest_epoch: int
 
     def problem(self, data: Buffer, position: int, header: BatchHeader) -> str | None:
-        """What is wrong with the batch at ``position`` in ``data``; None: nothing, and the next one is expected."""
+        """What is wrong with the batch at ``position`` in ``data``; None: nothing."""
         return batch_problem(data, position, header) or self.misplaced(header)
 
     def misplaced(self, header: BatchHeader) -> str | None:
-        """What is wrong with the place of a batch whose checksum is right; None: nothing, and the next is expected."""
+        """What is wrong with the offset and epoch of a batch whose CRC is right; None: nothing."""
         if header.base_offset < self.next_offset:
             return f"its base offset {header.base_offset} lies below {self.next_offset}, where the one before it ends"
         if header.next_offset > self.end_offset:
@@ -81,23 +80,23 @@ class BatchChecker:
 
 
 def latest_epoch(log: Log) -> int:
-    """The largest leader epoch that a batch of a log can have, as far as that is known."""
+    """The largest leader epoch that a batch of a log can have, as far as is known."""
     try:
         return log.epochs.latest
     except StorageError:
-        # Without a history it is learnt from the batches, among which the damaged one is.
+        # Without a checkpoint the epochs were read from the batches, including the damaged one.
         return 2**31 - 1
 
 
 @define(eq=False, repr=False)
 class DamageReports:
     """
-    The damage that is known of, in all logs of a broker.
+    The known damage in all logs of a broker.
 
-    :ivar open: what is not repaired, by log and by the base offset of the segment.
-    :ivar on_found: told of a log in which damage was found.
-    :ivar found: segments in which damage was found, so far.
-    :ivar repaired: of them, those that were replaced by what another replica has.
+    :ivar open: damage not repaired yet, by log and by the base offset of the segment.
+    :ivar on_found: called with a log in which damage was found.
+    :ivar found: number of segments in which damage was found.
+    :ivar repaired: number of them that were replaced from another replica.
     """
 
     open: dict[Log, dict[int, Damage]] = field(factory=dict, init=False)
@@ -107,7 +106,7 @@ class DamageReports:
     _log = Logger()
 
     def of(self, log: Log) -> list[Damage]:
-        """The damage in a log, oldest offsets first. What retention or a truncation removed meanwhile is forgotten."""
+        """The damage in a log, oldest offsets first. Segments that retention or a truncation removed are dropped."""
         known = self.open.get(log, {})
         bases = {segment.base_offset for segment in log.segments}
         for base_offset in [base for base in known if base not in bases or log.is_closed]:
@@ -116,7 +115,7 @@ class DamageReports:
 
     @property
     def count(self) -> int:
-        """Damaged segments that are not repaired."""
+        """Number of damaged segments not repaired yet."""
         return sum(len(self.of(log)) for log in list(self.open))
 
     def is_known(self, log: Log, segment: Segment) -> bool:
@@ -124,7 +123,7 @@ class DamageReports:
         return segment.base_offset in self.open.get(log, {})
 
     def add(self, log: Log, damage: Damage) -> None:
-        """Damage was found."""
+        """Record new damage."""
         known = self.open.setdefault(log, {})
         if damage.base_offset in known:
             return
@@ -139,9 +138,9 @@ class DamageReports:
 
     def resolve(self, log: Log, damage: Damage, source: int) -> None:
         """
-        A damaged segment was replaced.
+        Record that a damaged segment was replaced.
 
-        :param source: the broker that the batches are from.
+        :param source: id of the broker that the batches are from.
         """
         if self._forget(log, damage.base_offset):
             self.repaired += 1

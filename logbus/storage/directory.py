@@ -1,9 +1,9 @@
 """
-One log directory: its lock, its checkpoints, and the logs in it as it is opened and closed.
+One log directory: its lock, its checkpoints, and opening and closing of its logs.
 
-After a clean stop a marker lists every log with its segments, so that none of them is looked into before it is used:
-10,000 logs are back in a fraction of a second. The marker is believed log by log, if names and sizes on disk still are
-what it says, and it is removed before anything is written.
+A clean shutdown leaves a marker that lists every log with its segments, so that the next start opens 10,000 logs in a
+fraction of a second without reading them. The marker is used log by log, if file names and sizes still match, and is
+removed before anything is written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from logbus.storage.recovery import Progress, recover
 from logbus.storage.segment import Segment
 
 _CHECKED_AT_ONCE = 200
-"""Logs opened by the marker before the reactor gets a turn."""
+"""Logs opened by the marker in one turn of the reactor."""
 
 
 @define(eq=False, repr=False)
@@ -34,16 +34,16 @@ class LogDirectory:
     """
     One log directory.
 
-    :ivar logs: the logs in it, by partition.
-    :ivar futures: copies of logs in other directories, which will take their places, by partition.
-    :ivar interrupted_moves: partitions that were being copied here when the broker stopped.
-    :ivar ignored: names of logs that are not to be opened.
-    :ivar meta: whose it is, as far as ``meta.properties`` says.
-    :ivar is_new: no broker served from it before; if it stands in the place of another, what that one held is gone.
-    :ivar unclean_shutdown: it was not closed cleanly: who held records meanwhile may have more.
-    :ivar shortened: how many logs ended below their own checkpoints when they were opened: they lost records that had
-        been committed, or synced.
-    :ivar unsynced_lost: it was not closed cleanly, and the machine was started since: what was not synced is gone.
+    :ivar logs: by partition.
+    :ivar futures: future logs (KIP-113) by partition: copies that will replace logs in other directories.
+    :ivar interrupted_moves: partitions whose copying to this directory was interrupted when the broker stopped.
+    :ivar ignored: names of logs that must not be opened.
+    :ivar meta: the content of ``meta.properties``.
+    :ivar is_new: it was never in use; if it replaces another directory, the logs of that are lost.
+    :ivar unclean_shutdown: it was not closed cleanly, so other replicas may have more records.
+    :ivar shortened: number of logs that ended below their own checkpoints when they were opened: committed or synced
+        records were lost.
+    :ivar unsynced_lost: it was not closed cleanly, and the machine was restarted since: unsynced data is lost.
     """
 
     disk: IDisk
@@ -72,9 +72,9 @@ class LogDirectory:
 
     def lock(self) -> None:
         """
-        Take the directory, after a look whether it is one of ours. Nothing on disk changes if it is not.
+        Lock the directory after checking that it belongs to a broker. Changes nothing on disk if it does not.
 
-        :raises ConfigError: another broker holds it, or it is another program's, or of a newer format.
+        :raises ConfigError: another broker holds it, or it belongs to another program, or has a newer format.
         """
         found = self.disk.names("")
         if checkpoints.META_PROPERTIES in found:
@@ -83,7 +83,7 @@ class LogDirectory:
 
     async def open(self) -> None:
         """
-        Open all logs: by the marker of a clean stop, or by recovery.
+        Open all logs: by the marker of a clean shutdown, or by recovery.
 
         :raises StorageError: the disk failed, and is offline.
         """
@@ -120,14 +120,14 @@ class LogDirectory:
             self._check_end(log, committed, recovery_point)
             log.high_watermark = max(log.log_start_offset, min(committed, log.log_end_offset))
             cleaned = cleaned_offsets.get(partition, 0)
-            # One beyond the log's end is another log's, or older than a cut.
+            # A high watermark beyond the log's end is another log's, or older than a truncation.
             log.cleaned_end_offset = cleaned if cleaned <= log.log_end_offset else 0
             self.logs[partition] = log
             count += 1
             if count % _CHECKED_AT_ONCE == 0:
                 await self.disk.submit(Lane.READ, self.disk.exists, name)
         if self.shortened:
-            # What comes in the place of what was lost would pass for committed, and for synced, after another crash.
+            # After another crash, records that replace the lost ones would be taken for committed and synced.
             try:
                 await self.checkpoint_recovery_points()
                 await self.checkpoint_high_watermarks()
@@ -140,7 +140,7 @@ class LogDirectory:
         )  # fmt: skip
 
     def _check_end(self, log: Log, committed: int, synced: int) -> None:
-        """Say so if a log lost records that were there by its own checkpoints."""
+        """Log a warning if a log ends below its own checkpoints: it lost records."""
         end = log.log_end_offset
         if end >= max(committed, synced):
             return
@@ -163,8 +163,8 @@ class LogDirectory:
 
     def remember_boot(self) -> Deferred[None]:
         """
-        Put down in which run of the machine this is written. Only once it is known elsewhere what was lost in the one
-        before: it cannot be found out any more after that.
+        Write down the machine's boot id. Only once the losses since the last boot are recorded elsewhere: they cannot
+        be detected afterwards.
         """
 
         def remembered(_: object) -> None:
@@ -176,7 +176,7 @@ class LogDirectory:
         )
 
     async def _take_marker(self) -> dict[str, Any] | None:
-        """The marker's entries, None without one; the marker itself is gone for good when this returns."""
+        """Read and durably remove the marker. Returns its entries; None without a marker."""
         try:
             data = self.disk.read(checkpoints.CLEAN_SHUTDOWN)
         except FileNotFoundError:
@@ -211,7 +211,7 @@ class LogDirectory:
             return None
 
     def _restore(self, log: Log, entry: dict[str, Any]) -> bool:
-        """Open a log as the marker describes it; False if the disk says otherwise."""
+        """Open a log as the marker describes it; False if the disk does not match."""
         disk, directory = self.disk, log.directory
         if disk.modified_ns(directory) != entry["modified"]:
             return False
@@ -235,7 +235,7 @@ class LogDirectory:
     # -- Checkpoints
 
     def checkpoint_recovery_points(self) -> Deferred[None]:
-        """Put down from where on each log must be scanned after a crash."""
+        """Checkpoint the offset from which each log must be scanned after a crash."""
         points = {partition: log.recovery_point for partition, log in self.logs.items()}
 
         def done(_: None) -> None:
@@ -244,14 +244,14 @@ class LogDirectory:
                 if log is not None:
                     log.checkpointed_recovery_point = point
 
-        # Until the new content is there for sure, the larger of both may be what a crash leaves.
+        # Until the new content is durable, a crash may leave the larger of both.
         for partition, point in points.items():
             log = self.logs[partition]
             log.checkpointed_recovery_point = max(log.checkpointed_recovery_point, point)
         return self._write_offsets(checkpoints.RECOVERY_POINTS, points).addCallback(done)
 
     def _start_offsets(self) -> dict[TopicPartition, int]:
-        """Where logs begin, if that is not where their first segments do."""
+        """The log start offsets that are not the base offset of the log's first segment."""
         return {
             partition: log.log_start_offset
             for partition, log in (*self.futures.items(), *self.logs.items())
@@ -259,21 +259,21 @@ class LogDirectory:
         }
 
     def starts_moved(self) -> bool:
-        """Whether the start offsets on disk are out of date."""
+        """Whether the checkpoint of log start offsets is out of date."""
         return self._start_offsets() != self._starts
 
     def checkpoint_start_offsets(self) -> Deferred[None]:
-        """Put down where each log begins."""
+        """Checkpoint the log start offsets."""
         self._starts = self._start_offsets()
         return self._write_offsets(checkpoints.LOG_START_OFFSETS, self._starts)
 
     def checkpoint_high_watermarks(self) -> Deferred[None]:
-        """Put down what each log has committed."""
+        """Checkpoint the high watermarks."""
         marks = {partition: log.high_watermark for partition, log in (*self.futures.items(), *self.logs.items())}
         return self._write_offsets(checkpoints.HIGH_WATERMARKS, marks)
 
     def checkpoint_cleaned_offsets(self) -> Deferred[None]:
-        """Put down how far each log was compacted."""
+        """Checkpoint the offsets up to which logs were compacted."""
         cleaned = {tp: log.cleaned_end_offset for tp, log in self.logs.items() if log.cleaned_end_offset > 0}
         return self._write_offsets(checkpoints.CLEANED_OFFSETS, cleaned)
 
@@ -283,7 +283,7 @@ class LogDirectory:
 
     def claim(self, meta: Meta) -> Deferred[None]:
         """
-        Make sure that the directory is this broker's, and write that down if it is new.
+        Check that the directory is this broker's; write ``meta.properties`` if it is new.
 
         :raises ConfigError: (as a failure) it is another broker's, or of another cluster.
         """
@@ -303,7 +303,7 @@ class LogDirectory:
     # -- Closing
 
     async def close(self) -> None:
-        """Sync everything, and leave the marker, if the disk works; let go of the directory in any case."""
+        """Sync everything, and write the marker, if the disk works; unlock the directory in any case."""
         bug: Exception | None = None
         try:
             if self.is_online:
@@ -319,8 +319,8 @@ class LogDirectory:
             raise bug
 
     async def _close_logs(self) -> None:
-        # All are told first: several logs are synced at a time, while write-backs come one after the other. Of those
-        # that fail the disk knows.
+        # Start all of them first: several logs are synced at a time, while write-backs run one after the other. The
+        # disk reports failures.
         unsynced = [log for log in self.logs.values() if log.flushed_end_offset < log.log_end_offset]
         await DeferredList([log.flush() for log in unsynced], consumeErrors=True)
         entries = {}
@@ -335,7 +335,7 @@ class LogDirectory:
         await self.checkpoint_start_offsets()
         await self.checkpoint_high_watermarks()
         if self.unclean_shutdown and not self._loss_known:
-            # With the marker the next start would say that nothing can be missing; without it that start says so again.
+            # With a marker the next start would report no loss; without one it reports the loss again.
             return
         marker = checkpoints.encode_marker(entries)
         await self.disk.submit(Lane.BACKGROUND, self.disk.replace, checkpoints.CLEAN_SHUTDOWN, marker)
@@ -356,6 +356,6 @@ class LogDirectory:
 
 
 def _remove_for_good(disk: IDisk, path: str) -> None:
-    """Runs in a lane."""
+    """Runs in an I/O thread."""
     disk.unlink(path)
     disk.sync_directory("")

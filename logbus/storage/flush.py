@@ -49,14 +49,14 @@ class GroupCommit:
     _closed: list[Deferred[None]] | None = field(default=None, init=False)
 
     def wait(self) -> Deferred[None]:
-        """Fires when all that is there now is committed. Cancelling it gives up the wait, not the commit."""
+        """Fires when everything present now is committed. Cancelling gives up the wait, not the commit."""
         waiter: Deferred[None] = Deferred()
         self._waiters.append(waiter)
         self.request()
         return waiter
 
     def request(self) -> None:
-        """Have all that is there now committed; nobody waits."""
+        """Commit everything present now, without waiting."""
         self._wanted = True
         if self._closed is not None:
             self._refuse()
@@ -64,7 +64,7 @@ class GroupCommit:
             self._start()
 
     def close(self) -> Deferred[None]:
-        """Begin no more commits; fires when none runs. Who waits for another is refused."""
+        """Begin no more commits; fires when none runs. Waiters for another commit fail."""
         closed: Deferred[None] = Deferred()
         self._closed = [closed]
         if self._running:
@@ -95,7 +95,7 @@ class GroupCommit:
             for closed in self._closed:
                 closed.callback(None)
         elif self._wanted:
-            # Before the waiters are told: they may ask for more.
+            # Before the waiters fire: they may request more.
             self._start()
 
     def _failed(self, failure: Failure, waiters: list[Deferred[None]]) -> None:
@@ -134,9 +134,11 @@ def take_snapshot(disk: IDisk, path: str, data: bytes, superseded: Sequence[str]
 @define(eq=False)
 class Durability:
     """
-    What of a log is not on stable storage yet. Exists for logs that are written to.
+    Syncs a log: tracks its unsynced segments, and flushes them or writes them back. Exists for logs that are written
+    to.
 
     :ivar unindexed: sealed segments whose indexes are not synced; recovery must begin before them.
+    :ivar dirty: segments with unsynced data.
     """
 
     log: Log
@@ -158,7 +160,7 @@ class Durability:
         return GroupCommit(self._write_back)
 
     def resume(self) -> None:
-        """Take note of what the log has behind its synced end when it is opened."""
+        """Record what the log has behind its synced end when it is opened."""
         log = self.log
         ends = [*(segment.base_offset for segment in log.segments[1:]), log.log_end_offset]
         self.dirty = [s for s, end in zip(log.segments, ends, strict=True) if end > log.flushed_end_offset]
@@ -167,7 +169,7 @@ class Durability:
             segment.log.pinned = True
 
     def wrote(self, segment: Segment, size: int) -> None:
-        """Take note of ``size`` bytes at the end of ``segment``."""
+        """Count ``size`` bytes written at the end of ``segment``."""
         dirty = self.dirty
         if not dirty or dirty[-1] is not segment:
             self._first_write(segment)
@@ -182,7 +184,7 @@ class Durability:
         if clean:
             self.log.owner.dirtied(self.log)
         if len(self.log.files) > self.log.files.capacity:
-            # Files with unsynced data cannot be closed: too many of them, and syncing makes room.
+            # Files with unsynced data cannot be closed. There are too many of them: sync, so that they can be.
             self.write_back()
 
     def rolled(self, segment: Segment) -> None:
@@ -192,7 +194,7 @@ class Durability:
         self.write_back()
 
     def truncated(self) -> None:
-        """The log was cut: what a running sync covers is no longer what is there."""
+        """The log was truncated: a sync in progress no longer covers what is there."""
         self._generation += 1
         self._snapshots = None
         self.log.unsynced_directories.add(self.log.directory)
@@ -208,27 +210,27 @@ class Durability:
             active.log.pinned = True
 
     def discarded(self, segments: Sequence[Segment]) -> None:
-        """Segments were taken out of the log: what of them is not synced need not be."""
+        """Segments left the log: their unsynced data need not be synced."""
         for segment in segments:
             segment.log.pinned = False
         self.dirty = [segment for segment in self.dirty if segment not in segments]
         self.unindexed = [segment for segment in self.unindexed if segment not in segments]
 
     def flush(self) -> Deferred[None]:
-        """Fires when all that is in the log now is on stable storage."""
+        """Fires when everything in the log now is on stable storage."""
         return self._group.wait()
 
     def request(self) -> None:
-        """Flush; nobody waits."""
+        """Flush, without waiting."""
         self._group.request()
 
     def write_back(self) -> None:
-        """Sync in the background, with indexes and producers."""
+        """Sync in the background, including indexes and producer state."""
         self._bytes = 0
         self._background.request()
 
     def _commit(self, lane: Lane, before: Sequence[IFile] = ()) -> Deferred[None]:
-        """Sync the log's files, and what recovery needs to trust what is in them: that first."""
+        """Sync the log's files, after the small files that recovery needs to trust them."""
         log = self.log
         generation, target = self._generation, log.log_end_offset
         covered = [(segment, segment.size) for segment in self.dirty]
@@ -241,12 +243,12 @@ class Durability:
             log.unsynced_directories.add(log.directory)
         topic_id_saved = log.topic_id_saved
         if not topic_id_saved and log.topic_id is not None:
-            # Without it the log would pass for that of a topic that is gone.
+            # Without it the log would be taken for that of a deleted topic.
             metadata = encode_partition_metadata(log.topic_id)
             replaced.append((f"{log.directory}/{names.PARTITION_METADATA}", metadata))
             log.topic_id_saved = True
             log.unsynced_directories.add(log.directory)
-        # A new log's own name comes last: it must not show before what is in it.
+        # The directory entry of a new log is synced last: it must not be durable before its contents.
         directories = sorted(log.unsynced_directories, reverse=True)
         log.unsynced_directories.clear()
         try:
@@ -288,18 +290,18 @@ class Durability:
             log.segments[-1].save_indexes()
             indexes = [file.get() for segment in sealed for file in segment.save_indexes()]
             if aborted:
-                # Unlike the others it is needed of the active segment, too: recovery believes it below the point.
+                # The active segment's transaction index, too: recovery trusts it below the recovery point.
                 saved = [index.save() for index, _ in aborted if index is log.segments[-1].aborted_in_memory]
                 indexes += [file.get() for file in saved if file is not None]
                 log.unsynced_directories.add(log.directory)
             for segment in sealed:
                 segment.offsets.forget()
         except ApiError as problem:
-            # Without space indexes wait in memory; the log itself is synced all the same.
+            # Without space the indexes stay in memory; the log itself is synced all the same.
             self._log.warn("{partition}: indexes not written: {error}", partition=log.partition, error=str(problem))
             indexes, sealed, aborted = [], [], []
         except StorageError:
-            # The disk has said so; nothing of the log is confirmed any more.
+            # The disk has reported it, and is offline: no further append is confirmed.
             return succeed(None)
         offset = log.log_end_offset
         snapshot = encode_snapshot(log.producers)

@@ -1,6 +1,4 @@
-"""
-From batch to batch in a file: only headers are looked at, and what lies between is not read where that is worth it.
-"""
+"""Scans the batch headers of a segment file, skipping the records between them where that saves reads."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from logbus.records.batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
 from logbus.storage.istorage import IFile
 
 CHUNK = 16 * 1024
-"""Bytes read at a time when batches are searched; grows while the search goes on."""
+"""Bytes read at a time at first; doubled while the scan goes on."""
 MAX_CHUNK = 4 * 1024 * 1024
 
 
@@ -19,10 +17,10 @@ def hop(
     file: IFile, position: int, end: int, damaged: Callable[[int, str], StorageError]
 ) -> Iterator[tuple[int, BatchHeader]]:
     """
-    Position and header of each batch from ``position``, where one begins, to ``end``, in bytes.
+    Yield position and header of each batch from ``position``, where one begins, to ``end``, in bytes.
 
-    :param damaged: makes the error for a position, and what is wrong there.
-    :raises StorageError: what is there is no batch.
+    :param damaged: makes the error from a position and a description.
+    :raises StorageError: there is no batch at a position.
     """
     chunk = CHUNK
     data, start = b"", position
@@ -39,6 +37,6 @@ def hop(
         yield position, header
         size = header.size
         position += size
-        # Small batches are worth a longer read next time; large ones would be read for nothing.
+        # Longer reads pay for small batches only: the records of large ones would be read for nothing.
         if size > CHUNK:
             chunk = CHUNK

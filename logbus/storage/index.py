@@ -1,5 +1,5 @@
 """
-The sparse indexes of a segment, in Kafka's formats.
+The sparse offset index and time index of a segment, in Kafka's formats (Kafka: OffsetIndex, TimeIndex).
 
 ``.index``: 8 bytes an entry, relative offset and position: the batch that *starts* at this position *ends* with this
 offset. ``.timeindex``: 12 bytes an entry, timestamp and relative offset: up to and including the batch that ends with
@@ -7,8 +7,8 @@ this offset, no record's timestamp is larger. Numbers are big-endian, offsets re
 entries strictly increasing in both columns.
 
 The files are appended to and never preallocated. Entries of the active segment are kept in arrays, and go to the file
-in bulk when the log is flushed, rolled or closed; what is not there after a crash is rebuilt. The index of an old
-segment is searched where it lies, a few small reads per search.
+in bulk when the log is flushed, rolled or closed; entries lost in a crash are rebuilt. The index of an old segment is
+searched in its file, by a few small reads per search.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_RELATIVE_OFFSET = 2**31 - 1
 
 _SWAP = sys.byteorder == "little"
 _BLOCK = 512
-"""Entries that are read at once at the end of a search in a file."""
+"""Entries read at once at the end of a search in a file."""
 
 OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
@@ -49,9 +49,9 @@ def _increasing(values: array[int]) -> bool:
 
 class OffsetIndex:
     """
-    Offset to position.
+    The offset index: offset to position.
 
-    :ivar count: entries, in the file and waiting to be written to it.
+    :ivar count: entries, in the file and not yet written to it.
     :ivar last_offset: relative offset of the last entry, -1 without any.
     """
 
@@ -59,7 +59,7 @@ class OffsetIndex:
 
     def __init__(self, file: LazyFile) -> None:
         self._file = file
-        # In memory while the segment is active; None when only the file has them.
+        # The entries, while the segment is active; None while they are only in the file.
         self._offsets: array[int] | None = None
         self._positions: array[int] | None = None
         self._written = 0
@@ -77,7 +77,7 @@ class OffsetIndex:
         return self._offsets is not None
 
     def start(self) -> None:
-        """Begin empty and in memory."""
+        """Begin an empty index in memory."""
         self._offsets = array("i")
         self._positions = array("i")
         self._written = self.count = 0
@@ -108,7 +108,7 @@ class OffsetIndex:
 
     def open(self, segment_size: int) -> None:
         """
-        Look at the file without loading it; only its size and last entry are checked.
+        Open the file without loading it; only its size and last entry are checked.
 
         :raises IndexCorrupt: it is missing, or not the index of a segment of ``segment_size`` bytes.
         """
@@ -150,11 +150,11 @@ class OffsetIndex:
         return OFFSET_ENTRY.unpack(data)
 
     def floor(self, offset: int) -> tuple[int, int]:
-        """The last entry with an offset of at most ``offset``; (-1, 0), the segment's start, if there is none."""
+        """The last entry with an offset of at most ``offset``; (-1, 0), the segment's start, without one."""
         return self._floor(offset, 0)
 
     def floor_at(self, position: int) -> tuple[int, int]:
-        """The last entry with a position of at most ``position``; (-1, 0) if there is none."""
+        """The last entry with a position of at most ``position``; (-1, 0) without one."""
         return self._floor(position, 1)
 
     def _floor(self, key: int, column: int) -> tuple[int, int]:
@@ -182,7 +182,7 @@ class OffsetIndex:
         """
         Drop the entries of batches that begin at ``position`` or behind it; the index must be in memory.
 
-        :returns: the last entry left; (-1, 0) if none is.
+        :returns: the last remaining entry; (-1, 0) without one.
         """
         offsets, positions = self._offsets, self._positions
         assert offsets is not None and positions is not None
@@ -196,7 +196,7 @@ class OffsetIndex:
         return (offsets[-1], positions[-1]) if keep else (-1, 0)
 
     def save(self) -> LazyFile:
-        """Append to the file what is not in it yet; returns the file, to be synced."""
+        """Append new entries to the file; returns the file, to be synced."""
         offsets, positions = self._offsets, self._positions
         file = self._file.create()
         if offsets is not None and positions is not None and self._written < self.count:
@@ -208,7 +208,7 @@ class OffsetIndex:
         return self._file
 
     def forget(self) -> None:
-        """Let go of the memory; the file must have everything."""
+        """Release the entries in memory; the file must have all of them."""
         assert self._offsets is None or self._written == self.count
         self._offsets = self._positions = None
 
@@ -219,8 +219,8 @@ class OffsetIndex:
 
 class TimeIndex:
     """
-    Timestamp to offset. Small beside the offset index only in name: it is searched seldom, so the file is read whole
-    when it is.
+    The time index: timestamp to offset. Smaller than the offset index, and searched seldom: a search reads the whole
+    file.
 
     :ivar last: timestamp and relative offset of the last entry, or None.
     """
@@ -229,7 +229,7 @@ class TimeIndex:
 
     def __init__(self, file: LazyFile) -> None:
         self._file = file
-        # The entries not in the file yet, packed.
+        # Entries that are not in the file yet, packed.
         self._entries = bytearray()
         self._written = 0
         self.last: tuple[int, int] | None = None
@@ -241,18 +241,18 @@ class TimeIndex:
 
     @property
     def count(self) -> int:
-        """Entries, in the file and waiting."""
+        """Entries, in the file and not yet written to it."""
         return self._written + len(self._entries) // TIME_ENTRY_SIZE
 
     def start(self) -> None:
-        """Begin empty."""
+        """Begin an empty index."""
         self._entries.clear()
         self._written = 0
         self.last = None
 
     def open(self) -> None:
         """
-        Look at the file's size and last entry.
+        Check the file's size and last entry.
 
         :raises IndexCorrupt: it is missing or damaged.
         """
@@ -285,16 +285,14 @@ class TimeIndex:
             before = entry
 
     def append(self, timestamp: int, offset: int) -> None:
-        """Add an entry, in memory, if its timestamp is above all before it."""
+        """Add an entry, in memory, if its timestamp is larger than all before it."""
         last = self.last
         if last is None or timestamp > last[0]:
             self._entries += TIME_ENTRY.pack(timestamp, offset)
             self.last = (timestamp, offset)
 
     def before(self, timestamp: int) -> int:
-        """
-        The relative offset up to which every timestamp is known to be below ``timestamp``; -1: nothing is known.
-        """
+        """The relative offset up to which every timestamp is below ``timestamp``; -1: none is known to be."""
         data = self._data()
         low, high = 0, len(data) // TIME_ENTRY_SIZE
         while low < high:
@@ -327,7 +325,7 @@ class TimeIndex:
         self._entries[:] = data[self._written * TIME_ENTRY_SIZE : keep]
 
     def save(self) -> LazyFile:
-        """Append to the file what is not in it yet; returns the file, to be synced."""
+        """Append new entries to the file; returns the file, to be synced."""
         file = self._file.create()
         if self._entries:
             file.write(self._written * TIME_ENTRY_SIZE, [bytes(self._entries)])

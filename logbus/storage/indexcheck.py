@@ -1,6 +1,4 @@
-"""
-A segment's indexes held against its batches: few looks that tell a stale index from one that fits.
-"""
+"""Checks a segment's indexes against its batches: a few reads that detect a stale index."""
 
 from __future__ import annotations
 
@@ -13,14 +11,14 @@ if TYPE_CHECKING:
     from logbus.storage.segment import Segment
 
 LAST_INTERVAL = 256 * 1024
-"""Bytes behind the last entry in which batches may begin. Made anew, an index has an entry every 4 KB."""
+"""Upper bound of bytes behind the last entry. A rebuilt index has an entry every 4 KB."""
 
 
 def check_times(segment: Segment) -> None:
     """
-    Hold the time index of a sealed segment against batches: its last entry must name the largest timestamp.
+    Check the time index of a sealed segment: its last entry must name the largest timestamp.
 
-    Only the batch it speaks of and the last one that is indexed are looked at.
+    Reads only the batch that the entry refers to, and the last one indexed.
 
     :raises IndexCorrupt: it does not.
     """
@@ -50,9 +48,9 @@ def check_times(segment: Segment) -> None:
 
 def trusted_entry(segment: Segment, offsets: OffsetIndex, offset: int) -> tuple[int, int]:
     """
-    The entry to begin at for ``offset``, if the batch there is the one the entry speaks of.
+    The entry to start from for ``offset``, if it matches the batch at its position.
 
-    :raises IndexCorrupt: it is not.
+    :raises IndexCorrupt: it does not.
     """
     relative, position = offsets.floor(offset - segment.base_offset)
     if relative >= 0:

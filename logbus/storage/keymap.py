@@ -1,8 +1,8 @@
 """
-Where the last record of each key is: the memory of a cleaning.
+Maps each key to the offset of its last record, for one cleaning (Kafka: OffsetMap, SkimpyOffsetMap).
 
-A table of fixed size with open addressing, 24 bytes an entry as in Kafka's cleaner: a digest of the key and an offset.
-Nothing else is kept of a key, so the bound in bytes is a bound on memory, however long keys are.
+A hash table of fixed size with open addressing, 24 bytes an entry as in Kafka: a digest of the key, and an offset. The
+keys themselves are not kept, so the memory is bounded however long keys are.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DIGEST_SIZE = 16
 _ENTRY = Struct("<16sq")
 ENTRY_SIZE = _ENTRY.size
 LOAD_FACTOR = 0.75
-"""Share of the table that may be used: beyond it searches for keys that are not there get long."""
+"""Usable share of the table: beyond it, searches for missing keys get long."""
 
 _FREE = bytes(DIGEST_SIZE)
 _OFFSET = Struct("<q")
@@ -25,7 +25,7 @@ _OFFSET = Struct("<q")
 
 class KeyMap:
     """
-    Keys and offsets.
+    The map.
 
     :ivar capacity: keys that fit.
     """
@@ -40,7 +40,7 @@ class KeyMap:
         """
         self._slots = max(2, size // ENTRY_SIZE)
         self.capacity = max(1, int(self._slots * LOAD_FACTOR))
-        # Pages count as used only when they are: a few keys in a large table cost little.
+        # The kernel provides pages when they are first used: a few keys in a large table cost little.
         self._table = mmap(-1, self._slots * ENTRY_SIZE)
         self._count = 0
 
@@ -49,7 +49,7 @@ class KeyMap:
 
     def put(self, key: bytes, offset: int) -> bool:
         """
-        Take note that the record at ``offset`` is the last of its key so far.
+        Set the offset of a key's last record.
 
         :returns: False if the key is new and there is no room for it; the map is as it was then.
         """
@@ -62,7 +62,7 @@ class KeyMap:
         return True
 
     def get(self, key: bytes) -> int:
-        """The offset of the key's last record; −1 if the key is not here."""
+        """The offset of the key's last record; −1 for an unknown key."""
         digest, at = self._find(key)
         if self._table[at : at + DIGEST_SIZE] != digest:
             return -1
@@ -70,7 +70,7 @@ class KeyMap:
         return offset
 
     def _find(self, key: bytes) -> tuple[bytes, int]:
-        """The key's digest, and where in the table it is, or belongs."""
+        """The key's digest, and its position in the table, or the free one where it belongs."""
         digest = blake2b(key, digest_size=DIGEST_SIZE).digest()
         table = self._table
         at = int.from_bytes(digest[:8], "little") % self._slots * ENTRY_SIZE

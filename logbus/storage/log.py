@@ -1,11 +1,11 @@
 """
-A partition's log: append at the end, read anywhere.
+A partition's log: append at the end, read anywhere (Kafka: UnifiedLog).
 
-Both are plain calls that end in the page cache. What waits for the device is in :mod:`logbus.storage.flush`, how a log
-comes back after a stop in :mod:`logbus.storage.recovery`.
+Both are plain calls that end in the page cache. :mod:`logbus.storage.flush` syncs, and :mod:`logbus.storage.recovery`
+opens a log after an unclean shutdown.
 
 Invariants: ``log_start_offset <= log_end_offset``; ``flushed_end_offset <= log_end_offset``; the tuple of segments is
-replaced, never changed, so that whoever iterates over it is not disturbed by rolls and deletions.
+replaced, never changed, so that rolls and deletions do not disturb an iteration over it.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ MAX_EPOCH = 2**31 - 1
 
 class Appended(NamedTuple):
     """
-    What became of a batch.
+    The result of an append (Kafka: LogAppendInfo).
 
-    :ivar log_append_time: the broker's time stamped on the records, ms since 1970; −1 if the topic keeps the
+    :ivar log_append_time: the broker's timestamp set on the records, ms since 1970; −1 if the topic keeps the
         producer's.
     :ivar size: bytes written.
     :ivar duplicate: the batch was in the log already, at these offsets; nothing was written.
@@ -74,11 +74,11 @@ class Appended(NamedTuple):
 
 class ReadResult(NamedTuple):
     """
-    An answer to a read.
+    The result of a read (Kafka: FetchDataInfo).
 
-    :ivar data: whole batches, the first of which has the offset asked for or the next one there is; None: nothing yet.
-    :ivar end_offset: they lie below this offset; where it would take a look at each to know the one behind them, it is
-        one in the batch that follows.
+    :ivar data: whole batches, the first of which has the offset asked for or the next existing one; None: none yet.
+    :ivar end_offset: an offset above all of them: that of the next record, or, where finding that would mean reading
+        each header, one within the batch that follows.
     """
 
     data: FileSlice | None
@@ -92,23 +92,23 @@ class Log:
     """
     One partition's log on one disk.
 
-    :ivar topic_id: None if the log does not know.
-    :ivar topic_id_saved: it is known to be on stable storage, as it must be before anything in the log counts.
-    :ivar directory: relative to the disk's; empty of segments until :meth:`create` or recovery.
+    :ivar topic_id: None if unknown.
+    :ivar topic_id_saved: whether it is on stable storage, which must come before anything in the log.
+    :ivar directory: relative to the disk's; has no segments until :meth:`create` or recovery.
     :ivar config: may be replaced at any time.
     :ivar segments: oldest first, at least one; the last is the active one.
-    :ivar unsynced_directories: those with names in them that are not on stable storage.
-    :ivar log_start_offset: records before it are gone, or as good as gone.
+    :ivar unsynced_directories: directories with entries that are not on stable storage.
+    :ivar log_start_offset: records before it are deleted, or about to be.
     :ivar log_end_offset: the offset of the next record.
     :ivar flushed_end_offset: everything below is on stable storage.
     :ivar high_watermark: everything below is committed; set by the partition. Retention stays below it.
     :ivar leader_epoch: in which this replica leads or led, −1 if it never did.
-    :ivar is_closed: no appends any more.
-    :ivar is_touched: written to since the owner looked.
-    :ivar has_producers: False if it is known that no idempotent producer ever wrote.
+    :ivar is_closed: takes no more appends.
+    :ivar is_touched: written to since the owner reset it.
+    :ivar has_producers: False if certainly no idempotent producer ever wrote.
     :ivar aborting: the segments in which transactions were aborted.
     :ivar checkpointed_recovery_point: the recovery point that is on disk.
-    :ivar cleaned_end_offset: compaction has seen everything below; see :mod:`logbus.storage.cleaner`.
+    :ivar cleaned_end_offset: everything below was compacted; see :mod:`logbus.storage.cleaner`.
     """
 
     partition: TopicPartition
@@ -152,7 +152,7 @@ class Log:
 
     def create(self, start_offset: int = 0) -> None:
         """
-        Begin an empty log; its directory exists.
+        Create an empty log; its directory exists.
 
         :raises ApiError: there is no space.
         """
@@ -163,7 +163,7 @@ class Log:
         self._epochs, self._producers = EpochHistory(), Producers(start_offset)
 
     def restored(self, segments: tuple[Segment, ...], start_offset: int, end_offset: int, flushed: int) -> None:
-        """Take over what recovery, or a clean shutdown's marker, says of the log."""
+        """Take over the state found by recovery, or recorded in a clean shutdown's marker."""
         self.segments = segments
         for segment in segments:
             segment.on_damage = self.suspected
@@ -173,22 +173,22 @@ class Log:
         self.high_watermark = self.log_start_offset
 
     def new_segment(self, base_offset: int) -> Segment:
-        """A segment that is not on disk yet, nor in the log."""
+        """A segment that is neither on disk nor in the log yet."""
         segment = Segment(self.disk, self.files, self.directory, base_offset, int(self.wall_clock() * 1000))
         segment.on_damage = self.suspected
         return segment
 
     def suspected(self, segment: Segment) -> None:
-        """Something that is no batch was met in a segment: have it checked."""
+        """Report that a segment may be damaged: something in it is not a batch."""
         self.owner.suspected(self, segment)
 
     @property
     def durability(self) -> Durability:
-        """What is not on stable storage yet. Asking for it makes the log one that can be written to."""
+        """The log's flusher. Using it makes the log one that can be written to."""
         durability = self._durability
         if durability is None:
             if self.is_closed:
-                # It was deleted, or is moving to another log directory: whoever asks again learns which.
+                # It was deleted, or is moving to another log directory: a retry gets the right error.
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.partition}: the log was closed")
             transactions.aborted_index(self, self.segments[-1])
             self.segments[-1].activate()
@@ -207,7 +207,7 @@ class Log:
         if self._epochs is None:
             epochs = load_epochs(self.disk, self.directory, self.log_start_offset, self.log_end_offset)
             if epochs.latest == NO_EPOCH and self.log_end_offset > self.log_start_offset:
-                # Without a history nobody could tell where this log and another replica's part.
+                # Without leader epochs the point where this log and another replica's diverge could not be found.
                 epochs = relearn_epochs(self.segments)
                 epochs.truncate_start(self.log_start_offset)
             self._epochs = epochs
@@ -219,7 +219,7 @@ class Log:
 
     @property
     def producers(self) -> Producers:
-        """The idempotent producers; read from disk on first use."""
+        """The producer state; read from disk on first use."""
         if self._producers is None:
             if self.has_producers:
                 self._producers = load_producers(self.disk, self.directory, self.segments, self.log_end_offset)
@@ -233,7 +233,7 @@ class Log:
 
     @property
     def producers_in_memory(self) -> Producers | None:
-        """The idempotent producers, if anybody asked for them since the log was opened."""
+        """The producer state, if it was used since the log was opened."""
         return self._producers
 
     @property
@@ -243,9 +243,9 @@ class Log:
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """
-        Where readers of committed transactions stop: at the first offset of the oldest transaction that is open, or
-        whose marker is not below the high watermark; at that without any. It moves with the high watermark only, or
-        with the log's start, which it never lies before.
+        The last stable offset (KIP-98): the first offset of the oldest transaction that is open, or whose marker is not
+        below the high watermark; the high watermark without one. It changes only with the high watermark or the log
+        start offset, below which it never lies.
         """
         if self._producers is None and not self.has_producers:
             return high_watermark
@@ -254,33 +254,30 @@ class Log:
 
     def aborted_transactions(self, first_offset: int, end_offset: int) -> Sequence[AbortedTransaction]:
         """
-        The aborted transactions with records from ``first_offset`` on and below ``end_offset``, by their first offset.
+        The aborted transactions with records from ``first_offset`` on and below ``end_offset``, by first offset.
 
         :raises StorageError: the disk failed, or the log is damaged.
         """
         return transactions.aborted_transactions(self, first_offset, end_offset)
 
     def configure(self, config: TopicConfig) -> None:
-        """Swap the topic's settings; what is compared with them next sees the new ones."""
+        """Replace the topic's settings, effective from the next check on."""
         self.config = config
 
     def become_leader(self, leader_epoch: int) -> None:
-        """
-        This replica leads in ``leader_epoch``, from the log's end on. Costs nothing: the epoch goes into the history
-        with its first batch.
-        """
+        """Lead in ``leader_epoch`` from the log's end on. The epoch is recorded with its first batch."""
         self.leader_epoch = leader_epoch
 
     @property
     def recovery_point(self) -> int:
-        """Recovery may trust everything below this offset: batches are synced, and so are the indexes of theirs."""
+        """The offset below which recovery may trust the log: batches are synced, and their indexes are, too."""
         durability, point = self._durability, self.flushed_end_offset
         if durability is not None:
             if durability.unindexed:
                 point = min(point, durability.unindexed[0].base_offset)
             aborted_from = self.segments[-1].aborted_unsynced_from
             if aborted_from is not None and aborted_from < point:
-                # What was aborted is found again only by reading from there on.
+                # Recovery finds aborted transactions only by reading from there on.
                 point = aborted_from
         return point
 
@@ -295,7 +292,7 @@ class Log:
         ours: bool = False,
     ) -> Appended:
         """
-        Validate a producer's batch, give it its offsets, and write it.
+        Validate a producer's batch, assign its offsets, and write it (Kafka: UnifiedLog.appendAsLeader).
 
         :param data: the bytes of one partition in a Produce request; neither kept nor changed.
         :param leader_epoch: goes into the batch.
@@ -336,12 +333,12 @@ class Log:
 
     def append_as_follower(self, data: Buffer, leader_epoch: int = MAX_EPOCH, gaps: bool = True) -> int:
         """
-        Append what the leader's log has behind ours: batches with their offsets and epochs as they are.
+        Append batches fetched from the leader, with their offsets and epochs as they are.
 
-        :param data: whole batches; a partial one at the end is left out.
-        :param leader_epoch: in which the leader leads: it has no batch of a later one.
-        :param gaps: whether offsets may be missing anywhere, as compaction leaves it; otherwise only where another
-            batch follows behind the gap.
+        :param data: whole batches; a partial one at the end is ignored.
+        :param leader_epoch: the leader's epoch: no batch has a later one.
+        :param gaps: whether offsets may be missing anywhere, as after compaction; otherwise only where another batch
+            follows behind the gap.
         :returns: the log's new end.
         :raises ApiError: CORRUPT_MESSAGE: a batch is damaged, or does not lie behind the log's end. Batches before it
             were appended.
@@ -359,13 +356,13 @@ class Log:
         transaction_version: int = 0,
     ) -> Appended:
         """
-        End a producer's transaction, as its coordinator decided. A marker that comes again is written again.
+        End a producer's transaction, as its coordinator decided. A repeated marker is written again.
 
         :param leader_epoch: goes into the batch.
         :param now_ms: the broker's time, ms since 1970.
         :param transaction_version: from 2 on ``producer_epoch`` is the one after that of the transaction (KIP-890).
         :raises ApiError: INVALID_PRODUCER_EPOCH: the producer has a newer epoch, or with version 2 its transaction of
-            that epoch is open; TRANSACTION_COORDINATOR_FENCED: another coordinator was heard of since;
+            that epoch is open; TRANSACTION_COORDINATOR_FENCED: a newer coordinator has written since;
             KAFKA_STORAGE_ERROR: there is no space. Nothing was written.
         :raises StorageError: the disk failed, and is offline.
         """
@@ -385,11 +382,11 @@ class Log:
         in_row: bool = False,
     ) -> None:
         """
-        The bookkeeping after batches of one epoch were written: no step of it may fail.
+        Update the log's state after batches of one epoch were written: no step of it may fail.
 
-        :param base_offset: that of the first; the others follow without a gap.
+        :param base_offset: of the first batch; the others follow without a gap.
         :param markers: of the control batches among them, in order.
-        :param in_row: they are of nobody, or of one producer and continue its sequence: see
+        :param in_row: they have no producer id, or are consecutive batches of one producer: see
             :meth:`.Producers.appended_in_row`.
         """
         config = self.config
@@ -420,22 +417,24 @@ class Log:
             durability.request()
 
     def segment_for(self, header: BatchHeader, last_offset: int, now_ms: int) -> Segment:
-        """The active segment; a new one if the batch does not fit the current one, or that is too old."""
+        """
+        The segment for a batch: the active one, or a new one if the batch does not fit or the active one is too old.
+        """
         segment = self.segments[-1]
         if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
-            # Where a leader's log has a gap this wide, the segment begins behind it.
+            # A leader's log can have a gap this wide: the segment begins behind it.
             return self.roll(header.base_offset if last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET else None)
         if segment.size and self.is_roll_due(segment, header.length + 12, header.max_timestamp, now_ms):
             return self.roll()
         return segment
 
     def is_roll_due(self, segment: Segment, size: int, max_timestamp: int, now_ms: int, batches: int = 1) -> bool:
-        """Whether what is to be appended belongs into a new segment; see :meth:`.Rolling.is_due`."""
+        """Whether an append needs a new segment; see :meth:`.Rolling.is_due`."""
         return self._rolling.is_due(segment, size, max_timestamp, self.config, now_ms, batches)
 
     def roll(self, base_offset: int | None = None) -> Segment:
         """
-        Begin a new segment at the log's end, or further on; the current one is synced in the background.
+        Begin a new segment at the log's end, or further on; the old one is synced in the background.
 
         :raises ApiError: there is no space for a new file; the log is as it was.
         """
@@ -455,14 +454,14 @@ class Log:
 
     def close_active_segment(self) -> None:
         """
-        Begin a new segment at the log's end, without a look into the current one, which may be damaged.
+        Begin a new segment at the log's end without reading the active one, which may be damaged.
 
         :raises ApiError: there is no space for a new file; the log is as it was.
         """
         if self._durability is not None:
             self.roll()
         elif self.log_end_offset > self.segments[-1].base_offset:
-            # It was not written to since the log was opened: its indexes are whole, or made anew when needed.
+            # It was not written to since the log was opened: its indexes are complete, or rebuilt when needed.
             old, segment = self.segments[-1], self.new_segment(self.log_end_offset)
             segment.create()
             if old.is_active:
@@ -474,7 +473,7 @@ class Log:
 
     def read(self, offset: int, max_bytes: int, bound: int | None = None, min_one_batch: bool = True) -> ReadResult:
         """
-        Whole batches from the one that has ``offset``, or the next offset there is.
+        Read whole batches, beginning with the one that has ``offset`` or the next existing offset.
 
         :param max_bytes: at most that many bytes, unless the first batch alone is larger.
         :param bound: no record at or above this offset; the log's end by default.
@@ -509,7 +508,7 @@ class Log:
             if segment.base_offset >= bound:
                 break
             start = segment.find(offset)
-            # At the segment's end: what is missing there was compacted away, the next segment goes on.
+            # The segment's last offsets were compacted away: continue in the next segment.
             if start < segment.size:
                 after = segments[i + 1].base_offset if i + 1 < len(segments) else self.log_end_offset
                 return segment.slice(start, max_bytes, bound, after, min_one_batch)
@@ -531,42 +530,42 @@ class Log:
         return lookup.finish(self.search_max_timestamp())
 
     def search_timestamp(self, timestamp: int) -> lookup.Search:
-        """What :meth:`offset_for_timestamp` gives, searched in small steps."""
+        """Like :meth:`offset_for_timestamp`, as a generator that searches in small steps."""
         return lookup.offset_for_timestamp(self, timestamp)
 
     def search_max_timestamp(self) -> lookup.Search:
-        """What :meth:`max_timestamp_offset` gives, searched in small steps."""
+        """Like :meth:`max_timestamp_offset`, as a generator that searches in small steps."""
         return lookup.max_timestamp_offset(self)
 
     def offsets_before(self, timestamp: int, max_offsets: int, bound: int | None = None) -> list[int]:
         """
-        Where segments begin that were last modified at or before ``timestamp``, latest first (ListOffsets 0).
+        Base offsets of segments last modified at or before ``timestamp``, latest first (ListOffsets version 0).
 
-        :param bound: stands in for every offset above it: what readers may see ends there.
+        :param bound: replaces every offset above it: readers see nothing beyond.
         """
         return lookup.offsets_before(self, timestamp, max_offsets, bound)
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         """
-        Where the records of a leader epoch end; see :meth:`EpochHistory.end_offset_for`. The epoch this replica leads
-        in is known even before its first batch, and begins at the log's end then.
+        The end offset of a leader epoch; see :meth:`EpochHistory.end_offset_for`. The epoch this replica leads in is
+        known even before its first batch, and begins at the log's end then.
         """
         latest = self.epochs.latest
         if latest < epoch <= self.leader_epoch:
-            # Of an epoch that is not here, the largest one before it that is; of an empty history, that it ends here.
+            # For an unknown epoch, answer with the largest known one before it; without any, with the log's end.
             known = epoch if epoch == self.leader_epoch or latest == NO_EPOCH else latest
             return OffsetAndEpoch(self.log_end_offset, known)
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch of the record at ``offset``, −1 if it is not known."""
+        """The leader epoch of the record at ``offset``, −1 if unknown."""
         return self.epochs.epoch_at(offset)
 
-    # -- Getting shorter
+    # -- Truncation
 
     def advance_start(self, offset: int) -> bool:
         """
-        Give up the records before ``offset``; retention removes their segments. The start never goes back.
+        Delete the records before ``offset``; retention removes their segments. The start never goes back.
 
         :returns: whether the start moved.
         :raises ApiError: OFFSET_OUT_OF_RANGE: the log ends before it.
@@ -581,32 +580,32 @@ class Log:
 
     def delete_expired(self, policy: IDeletePolicy, now_ms: int) -> int:
         """
-        Remove the oldest segments as far as a policy says, but none that reaches the high watermark.
+        Remove the oldest segments that a policy selects, but none that reaches the high watermark.
 
-        :returns: how many segments went.
-        :raises ApiError: the active segment is to go, and there is no space for a new one.
+        :returns: the number of segments removed.
+        :raises ApiError: the active segment must be rolled first, and there is no space for a new one.
         """
         return shortening.delete_expired(self, policy, now_ms)
 
     def truncate_to(self, offset: int) -> None:
         """
-        Remove the batches that reach ``offset`` or lie behind it.
+        Remove the batches at ``offset`` and behind it, and one that contains it.
 
-        The recovery point on disk must not lie above ``offset`` any more: :meth:`LogManager.truncate` sees to that.
+        The checkpointed recovery point must not be above ``offset``: :meth:`LogManager.truncate` lowers it first.
         """
         shortening.truncate_to(self, offset)
 
     def restart_at(self, offset: int) -> None:
-        """Drop everything and go on at ``offset``: the leader's log begins behind the end of ours."""
+        """Drop everything and continue at ``offset``: the leader's log begins behind our end."""
         shortening.restart_at(self, offset)
 
     # -- Durability
 
     def flush(self) -> Deferred[None]:
         """
-        Fires when everything that is in the log now is on stable storage. Waits share syncs.
+        Fires when everything that is in the log now is on stable storage. Concurrent callers share a sync.
 
-        :raises StorageError: (as a failure) the sync failed; the directory is offline, nothing more is confirmed.
+        :raises StorageError: (as a failure) the sync failed; the directory is offline, and confirms nothing more.
         """
         if self.flushed_end_offset >= self.log_end_offset and self.disk.failure is None:
             return succeed(None)
@@ -614,9 +613,9 @@ class Log:
 
     def close(self) -> Deferred[None]:
         """
-        Take no more appends and flushes; fires when none runs. Files are closed, what is not synced stays so.
+        Refuse further appends and flushes; fires when no flush runs. Files are closed; unsynced data stays unsynced.
 
-        Closing for a clean stop writes back first: see :meth:`Durability.write_back_and_wait`.
+        A clean shutdown writes back first: see :meth:`Durability.write_back_and_wait`.
         """
 
         def close_files(_: object) -> None:
@@ -624,7 +623,7 @@ class Log:
                 segment.close()
 
         self.is_closed = True
-        # What is not down of the indexes will not be any more.
+        # Index entries that are not in the files are given up.
         if any(segment.aborted_unsynced_from is not None for segment in self.segments):
             self.flushed_end_offset = self.recovery_point
         durability, self._durability = self._durability, None

@@ -1,8 +1,8 @@
 """
-All logs of a broker, in all its log directories.
+Manages all logs of a broker, in all its log directories (Kafka: LogManager).
 
-Opening, creating, deleting and closing wait for disks, and return Deferreds; a log itself is used by plain calls. A
-directory that fails goes offline with its logs, the others go on.
+Opening, creating, deleting and closing logs wait for disks, and return Deferreds; a log itself is used by plain calls.
+A directory that fails goes offline with its logs; the others keep working.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class LogManager:
     The logs of a broker.
 
     :ivar disks: one for each log directory.
-    :ivar clock: drives everything periodic.
+    :ivar clock: drives periodic work.
     :ivar wall_clock: seconds since 1970.
-    :ivar jitter: spreads the rolling of segments, and names what is deleted.
+    :ivar jitter: spreads segment rolls, and makes names for deleted directories.
     :ivar policy: decides what retention deletes.
-    :ivar directory_failed: told of the partitions that went offline with a directory, and why.
-    :ivar high_watermark_of: what of a log is committed; asked before retention, compaction and checkpoints.
-    :ivar cleaner_settings: asked before each round of the cleaner; ``scrub_settings``: by the scrubber.
-    :ivar damage: what is damaged in the logs, as far as it was found.
+    :ivar directory_failed: called with the partitions that went offline with a directory, and the reason.
+    :ivar high_watermark_of: gives a log's high watermark before retention, compaction and checkpoints.
+    :ivar cleaner_settings: called before each round of the cleaner; ``scrub_settings``: of the scrubber.
+    :ivar damage: known damage in the logs.
     """
 
     disks: Sequence[IDisk]
@@ -112,7 +112,7 @@ class LogManager:
             settings=self.settings,
             policy=self.policy,
             high_watermark_of=self.high_watermark_of,
-            measure_space=lambda: self.space.measure(),  # noqa: PLW0108 - not made yet
+            measure_space=lambda: self.space.measure(),  # noqa: PLW0108 - self.space does not exist yet
         )
 
     @cleaner.default
@@ -127,7 +127,7 @@ class LogManager:
 
     @scrubber.default
     def _checks(self) -> LogScrubber:
-        # Another order after each start, without a draw from the randomness of others.
+        # A different order after each start, without using up random numbers of other users.
         order = random.Random(self.wall_clock())
         scrubber = LogScrubber(self.directories, self.housekeeping.timers, self.damage, order, self.scrub_settings)
         self.housekeeping.suspicion = scrubber.suspect
@@ -180,7 +180,7 @@ class LogManager:
         return [directory.disk.root for directory in self.directories if not directory.is_online]
 
     def get(self, partition: TopicPartition) -> Log | None:
-        """A partition's log, if this broker has it and its directory works."""
+        """A partition's log; None if this broker has none, or its directory is offline."""
         for directory in self.directories:
             log = directory.logs.get(partition)
             if log is not None and directory.is_online:
@@ -193,10 +193,11 @@ class LogManager:
         """
         Lock the directories and open every log in them, recovering those not closed cleanly.
 
-        Nothing is deleted or written out of turn before :meth:`start_housekeeping`: the logs do not know their
-        topics' settings yet.
+        Nothing is deleted, and no timer runs, before :meth:`start_housekeeping`: the logs do not have their topics'
+        settings yet.
 
-        :raises ConfigError: (as a failure) a directory is locked, another program's, or two have the same partition.
+        :raises ConfigError: (as a failure) a directory is locked, belongs to another program, or two have the same
+            partition.
         :raises StorageError: (as a failure) no directory works.
         """
         return Deferred.fromCoroutine(self._open())
@@ -240,37 +241,36 @@ class LogManager:
 
     @property
     def meta(self) -> Meta | None:
-        """Whose directories these are, as far as they know; None if all are new."""
+        """The broker and cluster that the directories belong to, from ``meta.properties``; None if all are new."""
         return next((directory.meta for directory in self.directories if directory.meta is not None), None)
 
     @property
     def unsynced_lost(self) -> bool:
         """
-        Whether what was not synced when the broker stopped is gone from some directory, as far as the start found: it
-        was not closed cleanly, and the machine was started since.
+        Whether a directory may have lost unsynced data: it was not closed cleanly, and the machine was restarted since.
         """
         return any(directory.unsynced_lost for directory in self.directories)
 
     @property
     def unclean_shutdown(self) -> bool:
-        """Whether some directory that a broker served from was not closed cleanly."""
+        """Whether a directory that was in use before was not closed cleanly."""
         return any(directory.unclean_shutdown for directory in self.directories)
 
     @property
     def shortened(self) -> int:
-        """How many logs ended below their own checkpoints when they were opened."""
+        """Number of logs that ended below their own checkpoints when they were opened."""
         return sum(directory.shortened for directory in self.directories)
 
     @property
     def logs_lost(self) -> bool:
-        """Whether some directory is new: if another one was in its place, all that it held is gone."""
+        """Whether a directory is new: if it replaces another one, all logs of that are lost."""
         return any(directory.is_new for directory in self.directories)
 
     def claim(self, broker_id: int, cluster_id: str) -> Deferred[None]:
         """
-        Write down whose directories these are, or hold it against what is written there.
+        Write ``meta.properties``, or compare it with what is there.
 
-        :raises ConfigError: (as a failure) one is another broker's, or of another cluster.
+        :raises ConfigError: (as a failure) a directory belongs to another broker or cluster.
         """
         return Deferred.fromCoroutine(self._claim(Meta(broker_id, cluster_id)))
 
@@ -281,7 +281,7 @@ class LogManager:
 
     def start_housekeeping(self) -> None:
         """
-        Begin with retention, compaction, checkpoints and expiry: the logs have their settings, and the cluster knows
+        Start retention, compaction, checkpoints and expiry: the logs have their settings now, and the cluster knows
         what this broker lost.
         """
         for directory in self.directories:
@@ -293,7 +293,7 @@ class LogManager:
         self.mover.resume()
 
     def close(self) -> Deferred[None]:
-        """Sync and close all logs, and leave the markers of a clean stop."""
+        """Sync and close all logs, and write the markers of a clean shutdown."""
         return Deferred.fromCoroutine(self._close())
 
     async def _close(self) -> None:
@@ -304,19 +304,19 @@ class LogManager:
         self.housekeeping.stop()
         for log in self:
             log.high_watermark = self.high_watermark_of(log)
-        # All are told before the first is awaited.
+        # Stop all of them before waiting for the first.
         for closing in [Deferred.fromCoroutine(directory.close()) for directory in self.directories]:
             await closing
-        # The last syncs asked for things to be done a little later; the markers of a clean stop say them already.
+        # The last syncs scheduled checkpoints; the markers of a clean shutdown already contain them.
         self.housekeeping.stop()
 
-    # -- Logs come and go
+    # -- Creating, deleting and truncating logs
 
     def create(
         self, partition: TopicPartition, topic_id: uuid.UUID | None = None, config: TopicConfig | None = None
     ) -> Deferred[Log]:
         """
-        Create a log in the directory that has the fewest, or give the one there is.
+        Create a log in the directory with the fewest logs, or return the existing one.
 
         The new directory is synced with the first flush of the log.
 
@@ -369,8 +369,8 @@ class LogManager:
 
     def delete(self, partition: TopicPartition) -> Deferred[None]:
         """
-        Delete a log: it is out of sight, under another name, when this fires; its files go after
-        ``file.delete.delay.ms``. Nothing happens if there is none.
+        Delete a log: its directory has been renamed when this fires; the files are removed after
+        ``file.delete.delay.ms``. Does nothing without a log.
         """
         return Deferred.fromCoroutine(self._delete(partition))
 
@@ -386,9 +386,9 @@ class LogManager:
 
     def truncate(self, offsets: Mapping[TopicPartition, int]) -> Deferred[None]:
         """
-        Truncate logs. Where one is cut below its recovery point, the lower point is put down first: after a crash
-        recovery would trust bytes written in the place of those that were synced. Nothing may be appended to the logs
-        until this fires: then the cuts are on stable storage, too.
+        Truncate logs durably. If one is cut below its recovery point, the lower recovery point is checkpointed first:
+        otherwise recovery after a crash would trust bytes that replaced synced ones. Nothing may be appended to the
+        logs until this fires; then the truncation is on stable storage, too.
 
         :param offsets: for each partition, the first offset to remove.
         :raise StorageError: (as a failure) the disk failed.
@@ -398,7 +398,7 @@ class LogManager:
     async def _truncate(self, offsets: Mapping[TopicPartition, int]) -> None:
         logs = [log for directory in self.directories for tp in offsets if (log := directory.logs.get(tp)) is not None]
         with self.cleaner.paused(logs) as cleaner_off, self.restorer.paused(logs) as restorer_off:
-            # What they put in place later would bring back what is cut now.
+            # The segments that they put in place later would bring back what is truncated now.
             await restorer_off
             await cleaner_off
             await self._cut(offsets)
@@ -409,7 +409,7 @@ class LogManager:
             lower = [(log, offset) for log, offset in logs if offset < log.checkpointed_recovery_point]
             for log, _ in lower:
                 if log.is_active:
-                    # A write-back under way would put the point, or a snapshot, back up.
+                    # A write-back in progress could raise the recovery point again, or write a snapshot above it.
                     await log.durability.write_back_and_wait()
                     log.durability.truncated()
             for log, offset in lower:
@@ -420,12 +420,12 @@ class LogManager:
             for log, offset in given_up:
                 log.high_watermark = offset
             if given_up:
-                # Otherwise it would be taken for true again after a restart, of what comes in the place of these.
+                # Otherwise it would be applied after a restart to the records that replace these.
                 await directory.checkpoint_high_watermarks()
             cut = [(log, offset) for log, offset in logs if offset < log.log_end_offset]
             for log, offset in cut:
                 log.truncate_to(offset)
-            # Before anything is written in the place of what was there: a crash must not mix the two.
+            # Before anything is written in their place: a crash must not mix old and new records.
             try:
                 await gatherResults([log.durability.flush() for log, _ in cut], consumeErrors=True)
             except FirstError as e:
@@ -433,8 +433,8 @@ class LogManager:
 
     def restart(self, partition: TopicPartition, offset: int) -> Deferred[None]:
         """
-        Drop all records of a log, which goes on at ``offset``: anywhere, also behind its end. Nothing may be appended
-        to it until this fires: then that is on stable storage.
+        Drop all records of a log, and continue at ``offset``, which may be anywhere, even behind its end. Nothing may
+        be appended to it until this fires; then that is on stable storage.
         """
         return Deferred.fromCoroutine(self._restart(partition, offset))
 
@@ -445,7 +445,7 @@ class LogManager:
         with self.cleaner.paused([log]) as cleaner_off, self.restorer.paused([log]) as restorer_off:
             await restorer_off
             await cleaner_off
-            # First the records go, as in any truncation; then an empty log moves on.
+            # Remove the records first, as in any truncation; then move the empty log.
             start = log.log_start_offset
             await self._cut({partition: min(offset, log.segments[0].base_offset)})
             if offset != log.log_end_offset:
@@ -458,7 +458,7 @@ class LogManager:
 
     def delete_records(self, partition: TopicPartition, offset: int) -> Deferred[int]:
         """
-        Give up the records before ``offset``, for good: fires with the log's start when that is on stable storage.
+        Delete the records before ``offset``: fires with the log start offset once that is on stable storage.
 
         :raises ApiError: (as a failure) OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -484,15 +484,15 @@ class LogManager:
 
 
 def _prepare(disk: IDisk, directory: str, topic_id: uuid.UUID | None) -> None:
-    """Runs in a lane: a log's directory, and the topic's id in it."""
+    """Runs in an I/O thread: makes a log's directory, and writes the topic id into it."""
     disk.make_directory(directory)
     if topic_id is not None:
-        # Not synced: that comes with the first records, as there may be many new logs at a time.
+        # Not synced before the log's first flush: there may be many new logs at a time.
         content = checkpoints.encode_partition_metadata(topic_id)
         disk.replace(f"{directory}/{names.PARTITION_METADATA}", content, False)
 
 
 def _rename_for_good(disk: IDisk, old: str, new: str) -> None:
-    """Runs in a lane."""
+    """Runs in an I/O thread."""
     disk.rename(old, new)
     disk.sync_directory("")

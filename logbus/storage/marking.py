@@ -1,8 +1,8 @@
 """
-Transaction markers: how they get into a log, and how they are read there again (KIP-98).
+Transaction markers in a log: appended for a coordinator, and read back (KIP-98).
 
-A marker that comes again, since a coordinator does not know whether it was written, is written again: with nothing
-open it changes nothing, and whoever waits for it waits for what is in the log then.
+A coordinator that does not know whether a marker was written sends it again, and it is written again: without an open
+transaction it changes nothing, and its acks wait for what is in the log then.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def append_marker(
     """
     Append a marker; arguments and errors as of :meth:`.Log.append_marker`.
 
-    :returns: its batch's header, as it is in the log.
+    :returns: the header of its batch in the log.
     """
     durability = log.durability
     log.producers.check_marker(producer_id, producer_epoch, marker, version)
@@ -52,9 +52,9 @@ def append_marker(
 
 def marker_in(data: Buffer, position: int, header: BatchHeader) -> Marker | None:
     """
-    The marker in a control batch; None if compaction took it out, or it is another kind of control batch.
+    The marker in a control batch; None if compaction removed it, or it is another kind of control batch.
 
-    :raises DecodeError: what is in it makes no sense.
+    :raises DecodeError: the batch cannot be read.
     """
     if not header.record_count:
         return None

@@ -1,6 +1,4 @@
-"""
-Who keeps a log, and is told what must be done for it later.
-"""
+"""The owner of a log: told of work to be done for the log later."""
 
 from __future__ import annotations
 
@@ -12,40 +10,40 @@ if TYPE_CHECKING:
 
 
 class LogOwner(Protocol):
-    """What a log tells the one who keeps it."""
+    """The calls that a log makes to its owner (:class:`~logbus.storage.housekeeping.Housekeeping` in a broker)."""
 
     def touched(self, log: Log) -> None:
-        """The log was written to for the first time since ``log.is_touched`` was last set to False."""
+        """The first write to the log since ``log.is_touched`` was last set to False."""
 
     def dirtied(self, log: Log) -> None:
-        """Something of the log is not synced, after everything was."""
+        """The log has unsynced data, after everything was synced."""
 
     def written_back(self, log: Log) -> None:
-        """The log's recovery point moved far enough to be put down."""
+        """The recovery point moved far enough to be checkpointed."""
 
     def remove_later(self, log: Log, paths: list[str]) -> None:
-        """Files that are not the log's any more, and may go once nobody can be reading them."""
+        """These files left the log. They may be removed once no reader can have them open."""
 
     def suspected(self, log: Log, segment: Segment) -> None:
-        """Something that is no batch was met in a segment, which may be damaged."""
+        """A read found something that is not a batch: the segment may be damaged."""
 
 
 class Alone:
-    """The owner of a log that nobody manages: files go when they are not needed."""
+    """The owner of a log without a manager: does nothing, and removes files at once."""
 
     def touched(self, log: Log) -> None:
-        """Nobody keeps count."""
+        """Ignored."""
 
     def dirtied(self, log: Log) -> None:
-        """Nobody is in a hurry."""
+        """Ignored."""
 
     def written_back(self, log: Log) -> None:
-        """Nobody puts down recovery points."""
+        """Ignored."""
 
     def suspected(self, log: Log, segment: Segment) -> None:
-        """Nobody looks into it."""
+        """Ignored."""
 
     def remove_later(self, log: Log, paths: list[str]) -> None:
-        """At once, then."""
+        """Remove the files at once."""
         for path in paths:
             log.disk.unlink(path)

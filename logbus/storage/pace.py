@@ -1,5 +1,7 @@
 """
-How long work on the reactor goes on, and how long it pauses: a share of the time, and a rate of bytes.
+Throttles background work by time and by bytes (Kafka: Throttler).
+
+Work on the reactor runs in short slices with pauses between them; a byte rate makes the pauses longer.
 """
 
 from __future__ import annotations
@@ -10,22 +12,22 @@ from twisted.internet.defer import Deferred
 from logbus.timers import Timer, Timers
 
 SLICE = 0.004
-"""Seconds of work after which others get their turn."""
+"""Seconds of work before a pause."""
 PAUSES = 3.0
-"""How much longer a pause is than the work before it: one fourth of the time is the most that is taken."""
+"""Length of a pause relative to the work before it: the work takes at most a fourth of the time."""
 LONGEST = 0.5
-"""The longest pause for a slice, in seconds: a clock that was set ahead is no reason for an hour of it."""
+"""Upper bound in seconds of the pause after a slice, in case the clock was set forward."""
 _BURST = 0.1
-"""Seconds of the rate that may be read or written at once."""
+"""Seconds of the byte rate that may be used at once."""
 
 
 @define(eq=False)
 class Pace:
     """
-    The pace of one worker.
+    Throttles one worker.
 
-    :ivar timers: measure and wake.
-    :ivar bytes_per_second: what may be read and written in the long run.
+    :ivar timers: measure time and end pauses.
+    :ivar bytes_per_second: average rate of reads and writes.
     """
 
     timers: Timers
@@ -36,24 +38,24 @@ class Pace:
     _resting: Deferred[None] | None = field(default=None, init=False)
 
     def begin(self) -> None:
-        """A slice begins now."""
+        """Begin a slice."""
         self._begun = self.timers.clock.seconds()
 
     def waited(self, since: float) -> None:
-        """From then until now something else was waited for: that was no work."""
+        """Do not count the time since ``since`` as work: it was spent waiting."""
         self._begun += self.timers.clock.seconds() - since
 
     def moved(self, size: int) -> None:
-        """So many bytes were read or written."""
+        """Count bytes that were read or written."""
         self._owed += size / self.bytes_per_second
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time for a pause."""
+        """Whether a pause is due."""
         return self.timers.clock.seconds() - self._begun >= SLICE or self._owed > _BURST
 
     def rest(self) -> Deferred[None]:
-        """Fires after the pause, when the next slice begins."""
+        """Pause. Fires when the next slice begins."""
         worked = self.timers.clock.seconds() - self._begun
         pause = max(min(worked * PAUSES, LONGEST), self._owed)
         self._owed = 0.0
@@ -62,7 +64,7 @@ class Pace:
         return resting
 
     def hurry(self) -> None:
-        """End the pause, if there is one, now."""
+        """End the current pause, if any, now."""
         resting, self._resting = self._resting, None
         if self._wake is not None:
             self._wake.cancel()

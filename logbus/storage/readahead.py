@@ -1,12 +1,11 @@
 """
-Cold data: read by a thread before a connection sends it, so that only those wait for the device who want what is there.
+Reads cold data in a thread before a connection sends it, so that only connections that need the disk wait for it.
 
-Whoever sends a file asks, a chunk at a time, whether it may. Hot chunks may be sent at once. A cold one is read in the
-read lane first, and the one behind it is begun; from then on the file is kept a chunk ahead of its reader, so that the
-next one is there when it is wanted, and so is the batch header that the next fetch looks for.
+The sender asks before each chunk. Chunks in the page cache are sent at once. A cold chunk is read by the read threads
+first, together with the next one; from then on the file is read one chunk ahead of its reader, so that the next chunk,
+and the batch header that the next fetch looks for, are in memory when needed.
 
-A few reads of a directory are under way at a time, whatever the number of readers; the others wait here, and who hangs
-up gives up his place.
+A log directory runs a few such reads at a time; the others queue here. A connection that closes leaves the queue.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from logbus.errors import StorageError
 from logbus.storage.istorage import IDisk, IFile, Lane
 
 CHUNK = 1 << 20
-"""Bytes begun behind those that are waited for."""
+"""Bytes read ahead behind those that are waited for."""
 HOT = 1 << 20
-"""So many bytes before the place that was last written to are taken for hot without asking."""
+"""Bytes before the last write position that are taken for cached without asking."""
 AT_A_TIME = 4
-"""Reads of one directory that are under way together."""
+"""Upper bound of concurrent reads of one directory."""
 
 _Wanted: TypeAlias = tuple[IFile, int, int, int]
 
@@ -35,7 +34,7 @@ class ReadAhead:
     """
     The cold reads of one log directory.
 
-    :ivar running: those under way.
+    :ivar running: reads in progress.
     """
 
     _disk: IDisk
@@ -45,21 +44,21 @@ class ReadAhead:
     _closed: bool = field(default=False, init=False)
 
     def __len__(self) -> int:
-        """Reads that wait for others."""
+        """Reads in the queue."""
         return len(self._waiting)
 
     def want(self, file: IFile, position: int, length: int) -> Deferred[None] | None:
         """
-        Ask whether bytes of a file can be sent without waiting for the device.
+        Check that bytes of a file can be sent without waiting for the disk.
 
-        :param length: at most :data:`CHUNK` for a bound that makes sense.
-        :returns: None if they can; else what fires when they can. Cancelling it gives up the read, if it is not under
-            way yet.
+        :param length: at most :data:`CHUNK` for a useful bound.
+        :returns: None if they can; else a Deferred that fires when they can. Cancelling it gives up a read that has not
+            begun.
         :raises StorageError: (as a failure) they cannot be read; the directory is offline.
         """
         cold = file.is_cold(position, length)
         if cold is None:
-            # Nobody can say. What was read ahead of this reader a moment ago is there, the rest may not be.
+            # Unknown. What was just read ahead of this reader is cached, the rest may not be.
             cold = not file.ahead - 2 * CHUNK <= position <= file.ahead - length
         if not cold:
             if position <= file.ahead < position + length + CHUNK:
@@ -69,11 +68,11 @@ class ReadAhead:
         return self._read(file, position, length, CHUNK)
 
     def _go_ahead(self, file: IFile) -> None:
-        """A reader of what was read ahead for it comes near the end of that: begin another chunk."""
+        """Begin another chunk: a reader comes near the end of what was read ahead for it."""
         position = file.ahead
         file.ahead += CHUNK
         if file.is_cold(position, CHUNK) is not False:
-            # The disk itself says so if it fails.
+            # The disk itself reports a failure.
             self._read(file, position, 0, CHUNK).addErrback(lambda failure: failure.trap(StorageError))
 
     def _read(self, file: IFile, position: int, length: int, beyond: int) -> Deferred[None]:
@@ -90,7 +89,7 @@ class ReadAhead:
     def _start(self) -> None:
         if self._starting or self._closed:
             return
-        # One that ends within submit() must not start the next from there: a long queue would be a deep recursion.
+        # A read that ends within submit() must not start the next from there: a long queue would recurse deeply.
         self._starting = True
         while self._waiting and self.running < AT_A_TIME:
             done, (file, position, length, beyond) = next(iter(self._waiting.items()))
@@ -106,7 +105,7 @@ class ReadAhead:
         self._start()
 
     def close(self) -> None:
-        """Begin no more reads; who waits for one is told that the directory is closed."""
+        """Begin no more reads; those in the queue fail."""
         self._closed = True
         waiting, self._waiting = self._waiting, {}
         for done in waiting:

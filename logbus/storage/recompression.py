@@ -1,7 +1,8 @@
 """
-Topics that want their batches compressed in one way, whatever the producer chose (``compression.type``).
+Recompresses batches for topics with a ``compression.type`` other than ``producer``.
 
-Nothing is done while the codecs agree; otherwise the batch is opened, and written anew with the same numbers.
+A batch that already has the topic's codec is not touched; any other is decoded and rewritten with the same offsets and
+producer fields.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ PRODUCER = "producer"
 
 def as_the_topic_wants(data: Buffer, header: BatchHeader, config: TopicConfig) -> tuple[Buffer, BatchHeader]:
     """
-    The batch, compressed as its topic wants.
+    The batch, compressed with its topic's codec.
 
     :param data: one valid batch; not changed.
     :return: the batch and its header; the same objects if there is nothing to do.
@@ -44,7 +45,7 @@ def as_the_topic_wants(data: Buffer, header: BatchHeader, config: TopicConfig) -
 
 
 def level_of(codec: Codec, config: TopicConfig) -> int | None:
-    """The level a topic compresses at (KIP-390); None where the codec has none."""
+    """The topic's compression level (KIP-390); None where the codec has none."""
     if codec is Codec.GZIP:
         return config.compression_gzip_level
     if codec is Codec.LZ4:

@@ -1,12 +1,12 @@
 """
-How a log comes back after a stop that was not clean.
+Recovers a log after an unclean shutdown (Kafka: LogLoader, UnifiedLog.recoverLog).
 
-Batches below the recovery point are synced and trusted. From there on every batch is checked, CRC included; at the
-first that is torn, nonsense or does not fit its neighbours the log is cut, and the segments behind it are removed. On
-the way indexes, epochs and producers are brought up to date. The walk begins below the recovery point where that is
-needed for them: at the last producer snapshot, and at an index entry.
+Batches below the recovery point are synced and trusted. From there on every batch is checked, including its CRC. The
+log is truncated at the first batch that is torn, invalid, or does not fit its neighbours; later segments are removed.
+The scan also rebuilds indexes, leader epochs and producer state; for these it may begin below the recovery point: at
+the last producer snapshot, and at an index entry.
 
-Files are read in a thread, a chunk at a time; between the chunks the reactor does other work.
+Files are read in a thread, a chunk at a time; between chunks the reactor does other work.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from logbus.storage.segment import Segment
 from logbus.storage.swap import settle
 
 CHUNK = 1024 * 1024
-"""Bytes read, and then looked at, in one turn."""
+"""Bytes read and checked in one turn."""
 _SMALL = 64 * 1024
-"""A tail that is read at once: handing it to a thread and back costs more."""
+"""A tail of this size is read on the reactor: a thread would cost more."""
 
 _log = Logger()
 
@@ -44,10 +44,10 @@ _log = Logger()
 @define(eq=False)
 class Progress:
     """
-    Says in the log how far a long recovery is.
+    Logs the progress of a long recovery.
 
     :ivar seconds: a clock.
-    :ivar every: seconds between lines.
+    :ivar every: seconds between log messages.
     """
 
     seconds: Callable[[], float]
@@ -66,7 +66,7 @@ class Progress:
         return self._started
 
     def add(self, log: Log, size: int, position: int, segment: Segment) -> None:
-        """``size`` more bytes were looked at, up to ``position`` in ``segment``."""
+        """Count ``size`` more bytes, scanned up to ``position`` in ``segment``."""
         self.scanned += size
         now = self.seconds()
         if now - self._said >= self.every:
@@ -80,8 +80,8 @@ class Progress:
 
 def segment_bases(disk: IDisk, directory: str) -> list[int]:
     """
-    The base offsets of a log's segments, oldest first. What is left over from deletions and unfinished replacements,
-    and indexes without a log file, are removed.
+    The base offsets of a log's segments, oldest first. Removes leftovers of deletions and unfinished replacements, and
+    indexes without a log file.
     """
     found = disk.names(directory)
     bases = sorted(base for name in found if (base := names.base_offset_of(name, names.LOG)) is not None)
@@ -101,7 +101,7 @@ async def recover(log: Log, recovery_point: int, start_offset: int, progress: Pr
     Open a log that was not closed cleanly.
 
     :param recovery_point: everything below is on stable storage.
-    :param start_offset: what is before it was given up.
+    :param start_offset: records before it are deleted.
     :raises StorageError: the disk cannot be read; it is offline.
     """
     disk = log.disk
@@ -115,12 +115,12 @@ async def recover(log: Log, recovery_point: int, start_offset: int, progress: Pr
         segment.size = disk.size(segment.log.path)
 
     damaged = _damaged_aborted(segments, recovery_point)
-    # What was aborted in a segment can be told only by who knows the producers as of its start.
+    # Finding a segment's aborted transactions takes the producer state as of its start.
     known = min([recovery_point, *(segment.base_offset for segment in damaged)])
     log.producers = latest_snapshot(disk, log.directory, bases[0], max(known, bases[0]))
     snapshot = log.producers.end_offset
     scan_from = min(recovery_point, snapshot)
-    # On disk they are complete up to the recovery point, while compaction may have removed what an epoch began with.
+    # The checkpoint is complete up to the recovery point, while compaction may have removed an epoch's first batch.
     log.epochs = load_epochs(disk, log.directory, max(start_offset, bases[0]), recovery_point)
     has_history = log.epochs.latest != NO_EPOCH
     epochs_from = recovery_point if has_history else scan_from
@@ -133,7 +133,7 @@ async def recover(log: Log, recovery_point: int, start_offset: int, progress: Pr
     for i in range(first, len(segments)):
         segment = segments[i]
         if segment.base_offset > recovery_point and segment.base_offset - end in range(1, MAX_RELATIVE_OFFSET):
-            # A segment begins where the log ended. This one outlived a truncation that a power cut half undid.
+            # A segment begins where the log ended then. A power cut brought this one back after a truncation.
             await _cut(log, scan, segments[i:], f"segment {segment.base_offset} does not follow offset {end}")
             break
         limit = bases[i + 1] if i + 1 < len(bases) else None
@@ -147,7 +147,7 @@ async def recover(log: Log, recovery_point: int, start_offset: int, progress: Pr
             break
         if i + 1 < len(segments):
             segment.seal()
-    # If the log lost what had been synced, markers and producers are known that are gone.
+    # The log lost synced batches, so the producer state may contain producers and markers that are gone.
     if end < recovery_point:
         kept[-1].aborted.cut(end)
     if end < snapshot:
@@ -161,14 +161,14 @@ async def recover(log: Log, recovery_point: int, start_offset: int, progress: Pr
     log.restored(tuple(kept), min(start_offset, end), end, min(recovery_point, end))
     for segment in suspected:
         log.suspected(segment)
-    # Nobody knows what of the names was synced.
+    # It is unknown which directory entries were synced.
     log.unsynced_directories |= {log.directory, ""}
 
 
 def _damaged_aborted(segments: list[Segment], recovery_point: int) -> list[Segment]:
     """
-    The segments whose index of aborted transactions is damaged; it is removed. The others keep what was synced: what
-    they say from the recovery point on is dropped.
+    The segments whose transaction index is damaged; it is removed. In the others, entries from the recovery point on
+    are dropped.
     """
     damaged = []
     ends = [*(segment.base_offset for segment in segments[1:]), None]
@@ -186,7 +186,7 @@ def _damaged_aborted(segments: list[Segment], recovery_point: int) -> list[Segme
 
 
 async def _save_aborted(log: Log, rebuilt: list[Segment]) -> None:
-    """Have on stable storage what was made anew: below the recovery point nobody would miss it."""
+    """Sync rebuilt transaction indexes: below the recovery point nothing would rebuild them again."""
     if rebuilt:
         saved = [segment.aborted.save(always=True) for segment in rebuilt]
         files = [file.get() for file in saved if file is not None]
@@ -195,10 +195,10 @@ async def _save_aborted(log: Log, rebuilt: list[Segment]) -> None:
 
 async def _check_older(log: Log, segment: Segment, progress: Progress) -> bool:
     """
-    A segment wholly below the recovery point: its indexes can be missing or stale.
+    Check the indexes of a segment wholly below the recovery point: they can be missing or stale.
 
-    :returns: False if damage was met: that is no reason to stop, as the other records are served, and it may be
-        repaired.
+    :returns: False if the segment is damaged. That does not stop the start: the other records are served, and the
+        segment may be repaired.
     """
     whole = True
     reindexing: Reindexing | None = None
@@ -208,7 +208,7 @@ async def _check_older(log: Log, segment: Segment, progress: Progress) -> bool:
     except IndexCorrupt as problem:
         reindexing = reindex(segment, str(problem), lambda size, position: progress.add(log, size, position, segment))
     except ApiError:
-        # What is wrong may show only in the looking.
+        # A damaged index may be found only by using it.
         if segment.reindexing is None:
             raise
         reindexing = segment.reindexing
@@ -221,7 +221,7 @@ async def _check_older(log: Log, segment: Segment, progress: Progress) -> bool:
         if reindexing.problem is not None:
             if log.disk.failure is not None:
                 raise reindexing.problem
-            # The indexes go as far as the damage.
+            # The indexes reach up to the damage.
             whole = False
         indexes = [file.get() for file in segment.save_indexes()]
         await log.disk.submit(Lane.BACKGROUND, sync_all, log.disk, (), indexes, ())
@@ -233,8 +233,8 @@ async def _check_older(log: Log, segment: Segment, progress: Progress) -> bool:
 
 async def _cut(log: Log, scan: _Scan, behind: list[Segment], problem: str) -> None:
     """
-    Cut the log where a scan ended, and say so. The cut is synced before anything is written in the place of what was
-    there: a second crash must not bring back some of it.
+    Truncate the log where a scan ended, and log that. The truncation is synced before anything is written in place of
+    the removed batches: a second crash must not bring them back.
     """
     segment = scan.segment
     torn = segment.size - scan.position
@@ -258,11 +258,11 @@ async def _cut(log: Log, scan: _Scan, behind: list[Segment], problem: str) -> No
 @define(eq=False)
 class _Scan:
     """
-    A walk over one segment to the first batch that cannot be.
+    A scan of one segment up to the first invalid batch.
 
     :ivar recovery_point: from this offset on CRCs are checked.
-    :ivar epochs_from: from this offset on epochs are learnt.
-    :ivar aborted_from: from this offset on markers go into the index of aborted transactions.
+    :ivar epochs_from: from this offset on leader epochs are recorded.
+    :ivar aborted_from: from this offset on markers go into the transaction index.
     :ivar end: the offset after the last good batch.
     :ivar limit: the next segment's base offset, None in the last.
     :ivar position: where the last good batch ends, in bytes.
@@ -280,7 +280,7 @@ class _Scan:
     problem: str | None = None
 
     async def run(self, scan_from: int, progress: Progress) -> None:
-        """Walk from the batch that has offset ``scan_from``, or from a bit before it."""
+        """Scan from the batch that has offset ``scan_from``, or from a bit before it."""
         segment, log = self.segment, self.log
         self.position, self.end = segment.begin_scan(scan_from)
         file = segment.log.get()
@@ -296,9 +296,9 @@ class _Scan:
 
     def _walk(self, data: bytes) -> int:
         """
-        Go on over the batches in ``data``, which begins at :attr:`position`.
+        Scan the batches in ``data``, which begins at :attr:`position`.
 
-        :returns: bytes needed for the next batch, 0 if not known.
+        :returns: bytes needed for the next batch, 0 if unknown.
         """
         log, segment, begun, recovery_point = self.log, self.segment, self.position, self.recovery_point
         epochs, producers, interval = log.epochs, log.producers, log.config.index_interval_bytes
@@ -334,7 +334,7 @@ class _Scan:
             if self.problem is not None:
                 break
             segment.index(header, begun + at, interval)
-            # The walk may begin before what it is for: there the epochs on disk are complete.
+            # The scan may begin before ``epochs_from``, where the epochs on disk are complete.
             if base >= self.epochs_from and header.leader_epoch != epochs.latest:
                 epochs.assign(header.leader_epoch, base)
             if header.producer_id >= 0 and base >= producers.end_offset:

@@ -1,9 +1,9 @@
 """
-A damaged index is made anew from its segment, a slice at a time.
+Rebuilds the damaged indexes of a segment, a slice at a time.
 
-To hop over the batches of a gigabyte takes seconds. So a thread reads a little, the reactor looks at the headers in it
-and then does other work. Who needs the index meanwhile is refused with an error that clients try again after; what is
-being written at the log's end, and read there, needs none.
+Scanning a gigabyte takes seconds. So a thread reads a little, and the reactor indexes the headers in it and then does
+other work. Reads that need the index meanwhile fail with a retriable error; appends and reads at the log's end do not
+need it.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from logbus.storage.segment import Segment
 
 SLICE = 128 * 1024
-"""Bytes read, and then looked at, in one turn: two thousand of the smallest batches, a few milliseconds."""
+"""Bytes read and indexed in one turn: two thousand of the smallest batches, a few milliseconds."""
 INTERVAL = 4096
-"""Bytes between entries."""
+"""Bytes between index entries."""
 
 _log = Logger()
 
 
 def reindex(segment: Segment, problem: str, progress: Callable[[int, int], None] | None = None) -> Reindexing:
     """
-    Begin to make both indexes of a segment anew, unless that is under way.
+    Begin to rebuild both indexes of a segment, unless a rebuild runs already.
 
-    :param problem: why, for the log.
-    :param progress: told of each slice: its bytes, and the position behind it.
+    :param problem: the reason, for the log.
+    :param progress: called for each slice with its bytes, and the position behind it.
     """
     reindexing = segment.reindexing
     if reindexing is None:
@@ -51,11 +51,11 @@ def reindex(segment: Segment, problem: str, progress: Callable[[int, int], None]
 @define(eq=False)
 class Reindexing:
     """
-    The rebuilding of one segment's indexes.
+    A rebuild of one segment's indexes.
 
     :ivar segment: may be appended to meanwhile, but not truncated.
     :ivar fresh: the same segment with empty indexes, which are filled and then handed over.
-    :ivar problem: what ended it early: the disk failed, or (then the indexes go as far as that) the segment is damaged.
+    :ivar problem: what ended it early: the disk failed, or (the indexes reach up to there then) the segment is damaged.
     """
 
     segment: Segment
@@ -72,11 +72,11 @@ class Reindexing:
         Deferred.fromCoroutine(self._run()).addErrback(self._failed).addCallback(self._end)
 
     def stop(self) -> None:
-        """The segment is closed: leave its files alone."""
+        """Stop, because the segment is closed."""
         self._stopped = True
 
     def finished(self) -> Deferred[None]:
-        """Fires when it is over, however it went."""
+        """Fires when the rebuild is over, successful or not."""
         if self._ended:
             return succeed(None)
         waiter: Deferred[None] = Deferred()
@@ -84,7 +84,7 @@ class Reindexing:
         return waiter
 
     def refusal(self) -> ApiError:
-        """What to tell those who need the indexes now."""
+        """The error for reads that need the indexes now."""
         return ApiError(
             ErrorCode.KAFKA_STORAGE_ERROR,
             f"the index of {self.segment.log.path} is being rebuilt ({self.position} of {self.segment.size} bytes); "
@@ -96,7 +96,7 @@ class Reindexing:
         disk, file = segment.disk, segment.log.get()
         self.fresh.begin_rebuild()
         try:
-            # What is appended meanwhile is walked over, too: at the end nothing is missing.
+            # Batches appended meanwhile are indexed, too: at the end none is missing.
             while self.position < segment.size and not self._stopped:
                 begun, left = self.position, segment.size - self.position
                 if left <= SLICE:
@@ -114,7 +114,7 @@ class Reindexing:
             segment.adopt(self.fresh)
 
     def _walk(self, data: bytes) -> None:
-        """Take note of the batches whose headers are in ``data``, which begins at :attr:`position`."""
+        """Index the batches whose headers are in ``data``, which begins at :attr:`position`."""
         at, begun = 0, self.position
         while len(data) - at >= HEADER_SIZE:
             header = read_header(data, at)
@@ -127,7 +127,7 @@ class Reindexing:
             raise self.segment.damaged(begun, "the file ends in the middle of a batch header")
 
     def _failed(self, failure: Failure) -> None:
-        # No space for the new files, for example: the next who needs them tries again.
+        # No space for the new files, for example: the next read that needs them tries again.
         _log.error("{path}: index not rebuilt: {error}", path=self.segment.log.path, error=str(failure.value))
 
     def _end(self, _: None) -> None:

@@ -1,9 +1,9 @@
 """
-What of a file is in the page cache, and how it gets there.
+Tells what part of a file is in the page cache, and loads parts into it.
 
-Whether a read would wait for the device is found out by trying it: ``preadv2`` with ``RWF_NOWAIT`` takes a byte that is
-in memory, and refuses one that is not. Asking costs a microsecond. It is no look from outside: a byte that was asked
-for and was not there is on its way from then on, so nobody should ask twice.
+The check is a read that must not block: ``preadv2`` with ``RWF_NOWAIT`` returns a byte that is in memory, and fails for
+one that is not. It costs a microsecond. A failed check also starts to load the byte, so a second check of the same byte
+tells nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 from attrs import define, field
 
 STRETCH = 256 * 1024
-"""Bytes for which one stands: caches let go of files from one end, so what is not there is seldom in small pieces."""
+"""Bytes represented by one check: caches drop files from one end, so missing parts are seldom small."""
 
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _SEALS: int = getattr(fcntl, "F_GET_SEALS", 0)
@@ -25,9 +25,9 @@ _UNKNOWING = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 @define(eq=False)
 class Residency:
     """
-    What a file system says of its page cache.
+    The page cache of a file system, as far as it can be asked.
 
-    :ivar can_tell: whether it says anything; known after the first question.
+    :ivar can_tell: whether the file system answers; known after the first check.
     """
 
     can_tell: bool = bool(_NOWAIT)
@@ -35,8 +35,8 @@ class Residency:
 
     def is_cold(self, fd: int, position: int, length: int) -> bool | None:
         """
-        Whether reading these bytes would wait for the device; None if that cannot be known. Looks at the last byte
-        of each stretch: the first ones were just read by whoever looked for the batch there.
+        Whether reading these bytes would wait for the disk; None if unknown. Checks the last byte of each stretch,
+        since the first ones were just read by the search for the batch.
         """
         if self.can_tell:
             end = position + length
@@ -46,14 +46,14 @@ class Residency:
                 return False
             except OSError as error:
                 if error.errno not in _UNKNOWING:
-                    # Not there; or it cannot be read at all, which whoever reads it will hear.
+                    # Not cached; or unreadable, which the read itself will report.
                     return True
             self.can_tell = False
         return False if _in_memory(fd) else None
 
 
 def _in_memory(fd: int) -> bool:
-    """Whether a file is in memory for good, as on tmpfs: only such files can be sealed."""
+    """Whether a file always is in memory, as on tmpfs: only such files can be sealed."""
     if not _SEALS:
         return False
     try:
@@ -65,12 +65,12 @@ def _in_memory(fd: int) -> bool:
 
 def make_resident(fd: int, position: int, length: int, beyond: int) -> None:
     """
-    Wait until bytes of a file are in the page cache, and have those behind them begin their way. Blocks: for lanes.
+    Load bytes of a file into the page cache, and begin to load those behind them. Blocks: for I/O threads.
 
-    The wait is the one that ``sendfile`` to a socket would have: they are sent, to nowhere. Nothing is copied, and
-    what is there already costs 20 µs a megabyte.
+    The bytes are sent to ``/dev/null`` by ``sendfile``, which waits as sending them to a socket would. Nothing is
+    copied; a megabyte that is cached takes 20 µs.
 
-    :param beyond: bytes behind them that nobody waits for yet.
+    :param beyond: bytes behind them that are not waited for.
     :raises OSError: they cannot be read.
     """
     if hasattr(os, "posix_fadvise"):
@@ -90,7 +90,7 @@ def _send(nowhere: int, fd: int, position: int, length: int) -> int:
     try:
         return os.sendfile(nowhere, fd, position, length)
     except OSError as error:
-        # Where only sockets are sent to (ENOTSOCK), or this file cannot be sent: read it.
+        # On systems that send to sockets only (ENOTSOCK), or for files that cannot be sent: read it.
         if error.errno not in (*_UNKNOWING, errno.ENOTSOCK):
             raise
         return len(os.pread(fd, min(length, STRETCH), position))

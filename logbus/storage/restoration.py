@@ -1,13 +1,13 @@
 """
-The replacement of damaged segments by what another replica has at their offsets.
+Replaces damaged segments by batches fetched from another replica.
 
-The batches are written to a new segment, checked one by one, which then takes the place of the old ones as a compacted
-segment does (:mod:`logbus.storage.swap`): a crash leaves the old segments or the new one, never a mixture.
+The batches are checked one by one and written to a new segment, which then replaces the old ones as a compacted segment
+does (:mod:`logbus.storage.swap`): a crash leaves the old segments or the new one, never a mixture.
 
-Compaction makes the extent of a replacement larger. Replicas compact by themselves, so the other one may still have a
-record whose delete marker is gone here, or lack a delete marker whose record is still here. A reader must not meet the
-record without the marker. So whatever was compacted here behind the damage is replaced together with it, and counts as
-not compacted afterwards. Behind that, and before it, both replicas agree on what the records of a key are.
+Compaction makes the replaced range larger. Replicas compact independently, so the other one may still have a record
+whose tombstone is gone here, or lack a tombstone whose record is still here. A reader must not get the record without
+the tombstone. So everything compacted here behind the damage is replaced with it, and counts as not compacted
+afterwards. Before and behind that range both replicas agree on the records of a key.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ from logbus.storage.transactions import aborted_index, rebuilt
 
 NO_TIMESTAMP = -1
 _LARGEST = 2**31 - 1
-"""Bytes that a segment can have: positions in its index are 32-bit numbers."""
+"""Upper bound of a segment's bytes: positions in its index are 32-bit numbers."""
 
 
 class NotAvailable(LogbusError):
-    """The other replica cannot give the batches now, or ever; nothing was replaced."""
+    """The other replica cannot provide the batches; nothing was replaced."""
 
 
 class NotCommitted(NotAvailable):
-    """Some of the range is not known to be committed yet; nothing was replaced."""
+    """Part of the range is not known to be committed yet; nothing was replaced."""
 
 
 class SourceDamaged(NotAvailable):
-    """What the other replica gives is damaged, too; nothing was replaced."""
+    """The other replica's batches are damaged, too; nothing was replaced."""
 
 
 @frozen
 class FetchedBatches:
     """
-    An answer of another replica.
+    A fetch response of another replica.
 
-    :ivar data: whole batches from the offset asked for, or the next one there is; empty if there is none.
+    :ivar data: whole batches from the offset asked for, or the next existing one; empty without any.
     :ivar high_watermark: as that replica knows it.
     :ivar log_start_offset: of that replica.
     """
@@ -79,14 +79,14 @@ class BatchSource(Protocol):
 
     def fetch(self, offset: int) -> Deferred[FetchedBatches]:
         """
-        Read from an offset on.
+        Fetch batches from an offset on.
 
         :raises ApiError: (as a failure) the replica refuses, or cannot be reached.
         """
 
 
 def extent(log: Log, segment: Segment) -> tuple[Segment, ...]:
-    """The segments that must be replaced together with a damaged one; the active segment is never among them."""
+    """The segments that must be replaced together with a damaged one; never includes the active segment."""
     segments = log.segments[:-1]
     first = last = segments.index(segment)
     cleaned_end = log.cleaned_end_offset
@@ -95,7 +95,7 @@ def extent(log: Log, segment: Segment) -> tuple[Segment, ...]:
         while last + 1 < len(segments) and starts[last + 1] < cleaned_end:
             last += 1
         if cleaned_end not in starts:
-            # The last one was compacted in part only. What it lost must not be missed by the segments before it.
+            # The last one was compacted only in part. Segments before it may depend on records that it lost.
             first = 0
     return segments[first : last + 1]
 
@@ -106,8 +106,8 @@ class Restoration:
     One replacement.
 
     :ivar old: neighbouring closed segments.
-    :ivar source: where the batches are from.
-    :ivar is_stopped: asked after each wait.
+    :ivar source: the replica that provides the batches.
+    :ivar is_stopped: called after each wait.
     :ivar read_bytes: fetched so far.
     """
 
@@ -173,7 +173,7 @@ class Restoration:
             if got.high_watermark < end:
                 raise NotCommitted(f"only offsets below {got.high_watermark} are committed; {end - 1} must be")
             if offset < got.log_start_offset:
-                # What lies before it was deleted there, and soon will be here.
+                # Earlier records were deleted there, and soon will be here.
                 offset = min(got.log_start_offset, end)
                 continue
             batches = self._batches(got.data)
@@ -210,15 +210,15 @@ class Restoration:
             self._fetching = None
 
     def hurry(self) -> None:
-        """End a pause, or a wait for the source: :attr:`is_stopped` may say something else now."""
+        """End a pause, or a wait for the source, to check :attr:`is_stopped`."""
         self.pace.hurry()
         if self._fetching is not None:
             self._fetching.cancel()
 
     def _mark_end(self, new: Segment, offset: int) -> None:
         """
-        Let the new segment end with an empty batch, as compaction does: after a crash it must say by its last batch
-        which ones it replaces.
+        End the new segment with an empty batch, as compaction does: after a crash its last batch tells which segments
+        it replaces.
         """
         header = BatchHeader(
             offset, 0, self.log.epoch_at(offset), MAGIC, 0, 0, 0, NO_TIMESTAMP, NO_TIMESTAMP, NO_PRODUCER_ID,
@@ -229,7 +229,7 @@ class Restoration:
         new.appended(header._replace(length=len(batch) - LENGTH_OVERHEAD), offset, self.log.config.index_interval_bytes)
 
     def _batches(self, data: Buffer) -> list[tuple[int, BatchHeader]]:
-        """The whole batches in ``data``; a part of one at the end is left out."""
+        """The whole batches in ``data``; a partial one at the end is ignored."""
         batches: list[tuple[int, BatchHeader]] = []
         try:
             batches.extend(iter_batches(data))
@@ -256,8 +256,8 @@ class Restoration:
 
     def _copy_aborted(self, new: Segment) -> bool:
         """
-        Fill the index of aborted transactions: with what was known here, of transactions that began before the
-        segments, and with what the batches say. Returns whether that is all.
+        Fill the transaction index: from the old index for transactions that began before the segments, and from the
+        batches. Returns whether it is complete.
         """
         known = True
         try:
@@ -265,7 +265,7 @@ class Restoration:
                 for entry in aborted_index(self.log, segment).entries():
                     self._aborted[entry.last_offset] = entry
         except StorageError:
-            # It is damaged, too, and cannot be made anew before the segment is.
+            # It is damaged, too, and cannot be rebuilt before the segment is.
             known = False
         for _, entry in sorted(self._aborted.items()):
             new.aborted.append(entry)

@@ -1,6 +1,4 @@
-"""
-What a log remembers beside its records (leader epochs, producers), read back from disk.
-"""
+"""Loads a log's leader epochs and producer state from disk (Kafka: LogLoader, UnifiedLog.rebuildProducerState)."""
 
 from __future__ import annotations
 
@@ -24,9 +22,9 @@ _log = Logger()
 
 def load_epochs(disk: IDisk, directory: str, start_offset: int, end_offset: int) -> EpochHistory:
     """
-    The epoch history on disk, as far as it concerns the offsets from ``start_offset`` to ``end_offset``.
+    Read the leader epoch checkpoint, limited to the offsets from ``start_offset`` to ``end_offset``.
 
-    A damaged file counts as empty: the epochs of later batches are learnt from the batches.
+    A damaged file counts as empty: later batches add their epochs again.
     """
     path = f"{directory}/{names.EPOCHS}"
     try:
@@ -42,7 +40,7 @@ def load_epochs(disk: IDisk, directory: str, start_offset: int, end_offset: int)
 
 
 def relearn_epochs(segments: Sequence[Segment]) -> EpochHistory:
-    """The epoch history as the batches have it: each header is looked at, which takes long in a large log."""
+    """Rebuild the leader epochs from the batch headers. Slow for a large log."""
     epochs = EpochHistory()
     for segment in segments:
         for _, header in segment.batches(0):
@@ -53,9 +51,9 @@ def relearn_epochs(segments: Sequence[Segment]) -> EpochHistory:
 
 def latest_snapshot(disk: IDisk, directory: str, first_offset: int, end_offset: int) -> Producers:
     """
-    The latest valid snapshot at or below ``end_offset``; no producers, as of the log's first offset, if there is none.
+    The latest valid producer snapshot at or below ``end_offset``; without one, no producers as of ``first_offset``.
 
-    What is damaged, or lies above the end, is of no use to anybody and is removed.
+    Snapshots that are damaged or above the end are removed.
     """
     for offset in reversed(snapshot_offsets(disk, directory)):
         path = snapshot_path(directory, offset)
@@ -69,7 +67,7 @@ def latest_snapshot(disk: IDisk, directory: str, first_offset: int, end_offset: 
 
 
 def earlier_snapshot(disk: IDisk, directory: str, first_offset: int, end_offset: int) -> Producers:
-    """As :func:`latest_snapshot`, for a look back: nothing is removed."""
+    """Like :func:`latest_snapshot`, but removes nothing: for looking back."""
     for offset in reversed(snapshot_offsets(disk, directory)):
         if offset <= end_offset:
             try:
@@ -81,7 +79,7 @@ def earlier_snapshot(disk: IDisk, directory: str, first_offset: int, end_offset:
 
 def load_producers(disk: IDisk, directory: str, segments: Sequence[Segment], end_offset: int) -> Producers:
     """
-    The producers as of ``end_offset``: the latest snapshot, and the headers of the batches after it.
+    The producer state as of ``end_offset``: the latest snapshot, brought up to date from the batch headers after it.
     """
     producers = latest_snapshot(disk, directory, segments[0].base_offset, end_offset)
     for _ in walk(segments, producers, end_offset):
@@ -91,9 +89,9 @@ def load_producers(disk: IDisk, directory: str, segments: Sequence[Segment], end
 
 def walk(segments: Sequence[Segment], producers: Producers, end_offset: int) -> Iterator[AbortedTransaction]:
     """
-    Bring producers up to date with the batches below an offset, and give the transactions that were aborted meanwhile.
+    Apply the batch headers below ``end_offset`` to the producer state; yields the transactions that they abort.
 
-    :raises StorageError: what is there is no batch.
+    :raises StorageError: the log is damaged.
     """
     for i, segment in enumerate(segments):
         after = segments[i + 1].base_offset if i + 1 < len(segments) else end_offset

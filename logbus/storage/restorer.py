@@ -1,5 +1,5 @@
 """
-Repairs of logs on this broker: one at a time, with the cleaner off the log, and before any truncation of it.
+Repairs damaged segments of a broker's logs from other replicas: one at a time, with the cleaner paused for the log.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class LogRestorer:
     """
     Replaces damaged segments by what another replica has.
 
-    :ivar reports: what is damaged; told of what is repaired.
-    :ivar read_bytes: of other replicas, so far.
+    :ivar reports: the known damage; repairs are recorded there.
+    :ivar read_bytes: read from other replicas so far.
     """
 
     _directories: Sequence[LogDirectory]
@@ -46,7 +46,7 @@ class LogRestorer:
         return Pace(self._timers)
 
     def stop(self) -> Deferred[None]:
-        """Give up what is being repaired; fires when nothing is. A swap that has begun is finished first."""
+        """Give up the current repair; fires when none runs. A replacement that has begun is finished first."""
         self._stopped = True
         self._hurry()
         return self._until_idle()
@@ -82,7 +82,7 @@ class LogRestorer:
 
     async def restore(self, log: Log, damage: Damage, source: BatchSource, broker_id: int) -> None:
         """
-        Replace a damaged segment, and with it those that it must be replaced with (:func:`.extent`).
+        Replace a damaged segment, together with those that it must be replaced with (:func:`.extent`).
 
         :param broker_id: of the replica that ``source`` reads from.
         :raises LogbusError: as :meth:`.Restoration.run`; nothing was replaced.
@@ -113,7 +113,7 @@ class LogRestorer:
                 raise Abandoned(f"{log.partition}: the damaged segment is empty")
         old = extent(log, segment)
         if log.cleaned_end_offset > old[0].base_offset:
-            # First: what is put here was not compacted together with what is here.
+            # Before the replacement: the new segments were not compacted together with the ones that stay.
             log.cleaned_end_offset = old[0].base_offset
             for directory in self._directories:
                 if directory.disk is log.disk:
@@ -123,7 +123,7 @@ class LogRestorer:
         try:
             await restoration.run()
         except HalfDone as error:
-            # The log is right; the names of its files are when it is opened next.
+            # The log's content is right; its file names will be after the next start.
             half_done = str(error)
         finally:
             self._restoration = None

@@ -1,6 +1,4 @@
-"""
-When a log begins a new segment: pure decisions over the active one and the batch that is to follow.
-"""
+"""Decides when a log rolls to a new segment (Kafka: LogSegment.shouldRoll). Pure."""
 
 from __future__ import annotations
 
@@ -14,19 +12,19 @@ from logbus.storage.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 
 
 class HasCount(Protocol):
-    """An index."""
+    """An index, as far as its size is concerned."""
 
     @property
     def count(self) -> int:
-        """Its entries."""
+        """Number of entries."""
 
 
 class ActiveSegment(Protocol):
-    """What is asked of the segment that is written to."""
+    """The properties of the active segment that the decision depends on."""
 
     @property
     def size(self) -> int:
-        """Its bytes; there are some."""
+        """Its bytes; more than zero."""
 
     @property
     def first_timestamp(self) -> int:
@@ -34,7 +32,7 @@ class ActiveSegment(Protocol):
 
     @property
     def created_ms(self) -> int:
-        """When it was begun."""
+        """Time of creation, ms since 1970."""
 
     @property
     def offsets(self) -> HasCount:
@@ -48,9 +46,9 @@ class ActiveSegment(Protocol):
 @define(eq=False)
 class Rolling:
     """
-    The rules of one log. Jitter spreads the rolls of logs that were created together.
+    The roll rules of one log. Jitter (``segment.jitter.ms``) spreads the rolls of logs that were created together.
 
-    :ivar _age_ms: at which the active segment is rolled; −1: not drawn yet.
+    :ivar _age_ms: age at which the active segment is rolled; −1: not drawn yet.
     """
 
     _jitter: random.Random
@@ -60,11 +58,11 @@ class Rolling:
         self, segment: ActiveSegment, size: int, max_timestamp: int, config: TopicConfig, now_ms: int, batches: int = 1
     ) -> bool:
         """
-        Whether what is to be appended belongs into a new segment: the active one would get too large, or is too old.
+        Whether an append needs a new segment: the active one would become too large, or is too old.
 
-        :param size: its bytes.
-        :param max_timestamp: its largest timestamp, ms since 1970; negative without.
-        :param batches: of how many batches it consists. If nothing is due for all, nothing is for any of them.
+        :param size: bytes to be appended.
+        :param max_timestamp: their largest timestamp, ms since 1970; negative without one.
+        :param batches: their number of batches. If no roll is due for all of them, none is due for any.
         """
         if segment.first_timestamp >= 0 <= max_timestamp:
             age = max_timestamp - segment.first_timestamp

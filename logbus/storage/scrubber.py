@@ -1,9 +1,8 @@
 """
-The scrubber: reads all closed segments from time to time, so that damage is found before a reader meets it.
+The scrubber reads all closed segments periodically, to find damage before a consumer does.
 
-A thread of the read lane reads a little, the reactor checks it and then does other work; the rate is bounded by bytes a
-second, and a fourth of the reactor's time is the most that is taken. Segments that a reader found wrong are checked
-first, and without waiting for a round.
+A thread reads a chunk, the reactor checks it and then does other work. The work is limited to a byte rate, and to a
+fourth of the reactor's time. Segments in which a read met invalid data are checked first, without waiting for a round.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ from logbus.timers import Timer, Timers
 CHUNK = 256 * 1024
 """Bytes read at a time."""
 FIRST_ROUND_S = 60.0
-"""Seconds from the start to the first round: recovery and the catching up of followers come first."""
+"""Seconds from the start to the first round: recovery and catching up of followers come first."""
 LOOK_S = 60.0
-"""Seconds after which the settings are looked at again: a round may be due, or an interval have changed."""
+"""Seconds between checks of the settings: a round may be due, or the interval have changed."""
 LOOK_AGAIN_S = 60.0
-"""Seconds for which a segment that was found whole is not checked again for another complaint."""
+"""Seconds for which a segment that was found undamaged is not checked again."""
 
 
 @define(eq=False)
 class SegmentCheck:
     """
-    One reading of a segment.
+    A check of one segment.
 
     :ivar read_bytes: so far.
     """
@@ -57,10 +56,10 @@ class SegmentCheck:
 
     async def run(self, offset: int | None = None, length: int = 1 << 62) -> Damage | None:
         """
-        Check batches; a segment that leaves the log meanwhile counts as whole.
+        Check batches; a segment that leaves the log meanwhile counts as undamaged.
 
-        :param offset: of the first record to look at; None: from the segment's start.
-        :param length: bytes to look at, at least.
+        :param offset: of the first record to check; None: from the segment's start.
+        :param length: bytes to check, at least.
         :returns: the first damage.
         :raises StorageError: the disk failed.
         :raises ApiError: the indexes cannot be used now, or there are too many open files.
@@ -119,7 +118,7 @@ class SegmentCheck:
         return None
 
     async def _large(self, file: IFile, position: int, header: BatchHeader) -> str | None:
-        """Check the checksum of a batch that is larger than what is read at a time: a thread reads all of it."""
+        """Check the CRC of a batch that is larger than a chunk: a thread reads all of it."""
         asked = self.pace.timers.clock.seconds()
         computed = await self.log.disk.submit(
             Lane.READ, checksum, file, position + ATTRIBUTES_AT, header.size - ATTRIBUTES_AT
@@ -142,7 +141,7 @@ class SegmentCheck:
 
 
 def checksum(file: IFile, position: int, length: int) -> int:
-    """Runs in a lane: the CRC-32C of a part of a file, as far as that reaches."""
+    """Runs in an I/O thread: the CRC-32C of a part of a file, up to its end."""
     crc, end = 0, position + length
     while position < end and (data := file.pread(min(CHUNK, end - position), position)):
         crc = crc32c(data, crc)
@@ -155,9 +154,9 @@ class LogScrubber:
     """
     Checks the logs of a broker.
 
-    :ivar settings: asked again and again: all of them may change.
-    :ivar reports: told of damage.
-    :ivar read_bytes: so far; ``rounds``: those that came to their end.
+    :ivar settings: called for each use: all of them may change.
+    :ivar reports: where damage is recorded.
+    :ivar read_bytes: so far; ``rounds``: those completed.
     """
 
     _directories: Sequence[LogDirectory]
@@ -198,7 +197,7 @@ class LogScrubber:
             self._look_later()
 
     def stop(self) -> Deferred[None]:
-        """Give up what is being checked; fires when nothing is."""
+        """Give up the current check; fires when none runs."""
         self._running, self._stopped = False, True
         if self._wake is not None:
             self._wake.cancel()
@@ -246,7 +245,10 @@ class LogScrubber:
         Deferred.fromCoroutine(self.scrub_all()).addErrback(failed).addCallback(done)
 
     async def scrub_all(self) -> None:
-        """Check each closed segment once, logs in random order: a round that a stop cuts short begins elsewhere."""
+        """
+        Check each closed segment once, logs in random order, so that a round cut short by a stop begins elsewhere next
+        time.
+        """
         logs = [log for directory in self._directories if directory.is_online for log in directory.logs.values()]
         self._random.shuffle(logs)
         for log in logs:
@@ -258,14 +260,14 @@ class LogScrubber:
         self.rounds += 1
         self._log.info("all closed segments were checked: {count} logs", count=len(logs))
 
-    # -- Complaints
+    # -- Suspected segments
 
     def suspect(self, log: Log, segment: Segment, offset: int | None = None) -> Deferred[None]:
         """
-        Somebody met what is no batch, or was told that the batch at an offset is none: have a look.
+        Check a segment in which a read found something that is not a batch, at an offset if it is known.
 
-        :param offset: look from there on, a chunk; None: at the whole segment.
-        :returns: fires when it was looked at; :attr:`reports` knows what was found.
+        :param offset: check one chunk from there on; None: the whole segment.
+        :returns: fires when it was checked; :attr:`reports` has the result.
         """
         now = self._timers.clock.seconds()
         if self._stopped or self.reports.is_known(log, segment) or now < self._whole.get((segment, offset), 0.0):
@@ -279,7 +281,7 @@ class LogScrubber:
         self._complaints.append((log, segment, offset, waiting))
         if not self._checking:
             self._checking = True
-            # Not at once: who complains is in the middle of something.
+            # Not at once: the caller is in the middle of something.
             self._timers.call_later(0, self._look_into_complaints)
         return waiting
 
@@ -317,10 +319,10 @@ class LogScrubber:
         try:
             found = await (check.run() if offset is None else check.run(offset, CHUNK))
             if found is not None:
-                # Once more from the start: the log may have been cut, or written to, while it was read.
+                # Once more from the start: the log may have been truncated, or written to, while it was read.
                 found = await check.run()
         except (ApiError, StorageError, OSError) as error:
-            # A disk that fails has said so itself; without open files, or an index, it is for the next round.
+            # A failed disk is reported already. Without file descriptors, or an index, wait for the next round.
             self._log.debug("{path} is checked later: {error}", path=segment.log.path, error=str(error))
             return
         finally:

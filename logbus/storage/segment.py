@@ -1,5 +1,5 @@
 """
-One segment of a log: a file of record batches with its two indexes, and that of aborted transactions.
+One segment of a log (Kafka: LogSegment): a file of record batches, its two indexes, and its transaction index.
 
 Invariant: every offset in a segment is at least its base offset and below the base offset of the next segment.
 """
@@ -26,30 +26,31 @@ from logbus.storage.istorage import IDisk
 from logbus.storage.reindexing import Reindexing, reindex
 
 _RECENT = 256
-"""Of that many batches at the end of the active segment, at least half are known without a look into a file."""
+"""The positions of at least half that many batches at the end of the active segment are kept in memory."""
 
 _HOP = Struct(">qi4xb6xi")
 """Base offset, length, magic and last offset delta, from a batch's header."""
 
 _NONE = array("q")
-"""In the place of what only an active segment has; never changed."""
+"""Stands for the attributes of an active segment in other segments; never changed."""
 _NEVER = 2**63 - 1
 
 
 class Segment:
     """
-    A run of a log's batches.
+    One segment.
 
-    :ivar base_offset: what its files are called by.
+    :ivar base_offset: names its files.
     :ivar size: bytes of whole batches in the log file.
     :ivar max_timestamp: the largest timestamp of a batch in it, -1 without any.
     :ivar max_timestamp_offset: last offset of the first batch with that timestamp.
-    :ivar suffix: what the names of its files end in while it is about to replace others; empty otherwise.
-    :ivar created_ms: when it was begun, for logs whose records carry no time.
+    :ivar suffix: of its file names while it is about to replace others; empty otherwise.
+    :ivar created_ms: time of creation, for logs whose records have no timestamps.
     :ivar first_timestamp: largest timestamp of its first batch, for rolling by age; -1 if unknown.
-    :ivar reindexing: what makes the indexes anew, while it does.
-    :ivar on_damage: told when something that is no batch was met, where batches are; a stale index may be the reason.
-    :ivar indexed_size: bytes before the batch that the last index entry stands for, inclusive.
+    :ivar reindexing: the rebuild of its indexes, while it runs.
+    :ivar on_damage: called when something that is not a batch is found where batches are; a stale index may be the
+        reason.
+    :ivar indexed_size: bytes up to the end of the batch that the last index entry stands for.
     """
 
     __slots__ = (
@@ -101,10 +102,10 @@ class Segment:
         self._aborted: TransactionIndex | None = None
         self.reindexing: Reindexing | None = None
         self.on_damage: Callable[[Segment], object] | None = None
-        # Last offsets and positions of the newest batches, for readers at the end of the log.
+        # Last offsets and positions of the newest batches, for reads at the end of the log.
         self._recent_last = _NONE
         self._recent_position = _NONE
-        # Any offset from here on lies in one of them, or behind them.
+        # Every offset from here on is in one of them, or behind them.
         self._recent_floor = _NEVER
 
     def __repr__(self) -> str:
@@ -115,7 +116,7 @@ class Segment:
         return self.disk.modified_ns(self.log.path) // 1_000_000
 
     def first_ms(self) -> int:
-        """The first timestamp, looked up if it is not known."""
+        """The first timestamp; read from the file if unknown."""
         if self.first_timestamp < 0 and self.size:
             self.first_timestamp = next(self.batches(0))[1].max_timestamp
         return self.first_timestamp
@@ -139,12 +140,12 @@ class Segment:
         """
         file = self.log.create()
         if file.size():
-            # A leftover of a roll that a crash, or a full disk, undid.
+            # Left over from a roll that a crash or a full disk interrupted.
             file.truncate(0)
         self.activate_empty()
 
     def activate_empty(self) -> None:
-        """Hold empty indexes in memory, to be filled by :meth:`appended`."""
+        """Start empty indexes in memory, to be filled by :meth:`appended`."""
         offsets, times = self._new_indexes()
         offsets.start()
         times.start()
@@ -154,9 +155,9 @@ class Segment:
 
     def activate(self) -> None:
         """
-        Make an existing segment ready for appends: its indexes are loaded, or rebuilt if they are damaged.
+        Prepare an existing segment for appends: its indexes are loaded, or rebuilt if they are damaged.
 
-        :raises ApiError: KAFKA_STORAGE_ERROR: the rebuilding takes a while.
+        :raises ApiError: KAFKA_STORAGE_ERROR: the rebuild takes a while.
         """
         if self._recent_floor != _NEVER:
             return
@@ -169,10 +170,10 @@ class Segment:
         except IndexCorrupt as problem:
             self._repair(str(problem))
         if not self.offsets.is_loaded:
-            # The check found it wrong, and the rebuilt one was written out.
+            # The check found it damaged, and the rebuilt one was written to the file.
             self.offsets.load(self.size)
         self.indexed_size = self.offsets.floor_at(self.size)[1]
-        # Whatever lies behind the last index entry is few kilobytes: hop over it once, now.
+        # Only a few kilobytes lie behind the last index entry: scan them once, now.
         self._start_recent(self.base_offset)
         assert self._offsets is not None
         last, position = self._offsets.floor(MAX_RELATIVE_OFFSET)
@@ -183,7 +184,7 @@ class Segment:
         self.first_ms()
 
     def _new_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        """Index objects that know nothing yet, in the place of those there were."""
+        """Replace the index objects by new ones with nothing loaded."""
         self._close_indexes()
         self._offsets = OffsetIndex(LazyFile(self.files, self.disk, self.path(names.OFFSET_INDEX)))
         self._times = TimeIndex(LazyFile(self.files, self.disk, self.path(names.TIME_INDEX)))
@@ -216,7 +217,7 @@ class Segment:
     @property
     def aborted(self) -> TransactionIndex:
         """
-        The index of aborted transactions; opened on first use.
+        The transaction index; opened on first use.
 
         :raises IndexCorrupt: it is damaged; see :mod:`logbus.storage.transactions`.
         """
@@ -229,12 +230,12 @@ class Segment:
 
     @property
     def aborted_in_memory(self) -> TransactionIndex | None:
-        """The same, if anybody asked for it since the log was opened."""
+        """The transaction index, if it was used since the log was opened."""
         return self._aborted
 
     @property
     def aborted_unsynced_from(self) -> int | None:
-        """What is known of transactions aborted from here on is not on stable storage; None: all is."""
+        """The offset from which on the transaction index is not on stable storage; None: all of it is."""
         return None if self._aborted is None else self._aborted.unsynced_from
 
     def _new_aborted(self) -> TransactionIndex:
@@ -243,13 +244,13 @@ class Segment:
         return TransactionIndex(self.disk, file, self.base_offset)
 
     def close_aborted(self) -> None:
-        """Let go of the index of aborted transactions: its file is to be looked at anew."""
+        """Close the transaction index; the next use reads the file again."""
         if self._aborted is not None:
             self._aborted.close()
             self._aborted = None
 
     def drop_aborted(self) -> None:
-        """Begin the index of aborted transactions anew."""
+        """Start an empty transaction index."""
         self._aborted = self._new_aborted()
         self._aborted.start()
 
@@ -277,10 +278,10 @@ class Segment:
 
     def begin_scan(self, offset: int) -> tuple[int, int]:
         """
-        Make the segment active, for batches that are in the file already: :meth:`index` must be told of each from
-        the position returned on. What the indexes say beyond it is dropped.
+        Activate the segment for batches that are in the file already: :meth:`index` must be called for each from the
+        returned position on. Index entries beyond it are dropped.
 
-        :param offset: the position returned is that of the batch which has it, or an earlier one's.
+        :param offset: the returned position is that of the batch with this offset, or an earlier one's.
         :returns: the position, and the least offset that can be there.
         """
         offsets, times = self._new_indexes()
@@ -309,7 +310,7 @@ class Segment:
 
     def _repair(self, problem: str) -> None:
         """
-        Make the indexes anew.
+        Rebuild the indexes.
 
         :raises ApiError: KAFKA_STORAGE_ERROR: that takes a while.
         """
@@ -323,12 +324,12 @@ class Segment:
             raise self.reindexing.refusal()
 
     def drop_indexes(self) -> None:
-        """Let go of indexes that are of no use, unless they are being written to."""
+        """Close useless indexes, unless they are being written to."""
         if self._recent_floor == _NEVER:
             self._close_indexes()
 
     def adopt(self, fresh: Segment) -> None:
-        """Take over the indexes of ``fresh``, which were made from the whole log file."""
+        """Take over the indexes of ``fresh``, which were built from the whole log file."""
         self._close_indexes()
         self._remove_indexes()
         self._offsets, self._times, self.indexed_size = fresh.offsets, fresh.times, fresh.indexed_size
@@ -338,7 +339,7 @@ class Segment:
             self.seal()
 
     def begin_rebuild(self) -> None:
-        """Drop the indexes, on disk too; :meth:`index` must be told of every batch then."""
+        """Drop the indexes, on disk too; :meth:`index` must be called for every batch then."""
         self._remove_indexes()
         offsets, times = self._new_indexes()
         offsets.start()
@@ -352,7 +353,7 @@ class Segment:
 
     @property
     def is_active(self) -> bool:
-        """Whether its indexes are held in memory, to be added to."""
+        """Whether its indexes are in memory, for appends."""
         return self._recent_floor != _NEVER
 
     def _start_recent(self, floor: int) -> None:
@@ -364,7 +365,7 @@ class Segment:
 
     def appended(self, header: BatchHeader, base_offset: int, interval: int) -> None:
         """
-        Take note of a batch that was written at the end of the file.
+        Index a batch that was written at the end of the file.
 
         :param base_offset: the offset it was given, which may differ from the header's.
         :param interval: bytes between index entries.
@@ -381,7 +382,7 @@ class Segment:
             self.max_timestamp = timestamp
             self.max_timestamp_offset = last_offset
         size = header.length + 12
-        # As Kafka: an entry for the batch before which more than an interval went unindexed.
+        # As in Kafka: an entry for a batch with more than an interval of unindexed bytes before it.
         if position - self.indexed_size > interval:
             self._index_entry(last_offset, position)
         elif not position:
@@ -395,7 +396,7 @@ class Segment:
             self.times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
 
     def index(self, header: BatchHeader, position: int, interval: int) -> None:
-        """Take note of a batch that is in the file already: as :meth:`appended`, without growing the segment."""
+        """Index a batch that is in the file already: like :meth:`appended`, without growing the segment."""
         last_offset = header.base_offset + header.last_offset_delta
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp = header.max_timestamp
@@ -420,14 +421,14 @@ class Segment:
         del recent[:half], positions[:half]
 
     def save_indexes(self) -> list[LazyFile]:
-        """Write the indexes' entries to their files; returns the files, to be synced."""
+        """Write the index entries to their files; returns the files, to be synced."""
         aborted = self._aborted.save() if self._aborted is not None else None
         return [self.offsets.save(), self.times.save(), *([] if aborted is None else [aborted])]
 
     def seal(self) -> None:
         """
-        No batch will be added for now: the time index gets its last entry, the files get all entries, memory is let
-        go. On a full disk the entries stay in memory, for the next :meth:`save_indexes`.
+        No batch will be added for now: the time index gets its last entry, all entries go to the files, and their
+        memory is released. On a full disk the entries stay in memory, for the next :meth:`save_indexes`.
         """
         if self.max_timestamp >= 0:
             self.times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
@@ -442,9 +443,9 @@ class Segment:
 
     def truncate(self, offset: int) -> int:
         """
-        Remove the batches that reach ``offset`` or lie behind it. The segment must be active.
+        Remove the batches at ``offset`` and behind it, and one that contains it. The segment must be active.
 
-        :returns: the offset after the last batch that is left; the base offset if none is.
+        :returns: the offset after the last remaining batch; the base offset without one.
         """
         self._expect_indexes()
         position = self.find(offset)
@@ -471,23 +472,21 @@ class Segment:
 
     def batches(self, position: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
         """
-        Hop over the batches from ``position``, where one begins: position and header of each.
+        Scan the headers from ``position``, where a batch begins: yields position and header of each batch.
 
         :param end: where to stop, in bytes; the segment's size by default.
-        :raises StorageError: what is there is no batch.
+        :raises StorageError: something there is not a batch.
         """
         return hop(self.log.get(), position, self.size if end is None else end, self.damaged)
 
     def damaged(self, position: int, what: str) -> StorageError:
-        """The error for something at ``position`` that is no batch; whoever keeps the log is told."""
+        """The error for something at ``position`` that is not a batch; also reports it to the owner."""
         if self.on_damage is not None:
             self.on_damage(self)
         return StorageError(f"{self.disk.root}/{self.log.path} is damaged at byte {position}: {what}")
 
     def find(self, offset: int) -> int:
-        """
-        Where the first batch begins that has ``offset`` or a later one; the segment's size if there is none.
-        """
+        """The position of the first batch that has ``offset`` or a later one; the segment's size without one."""
         if offset >= self._recent_floor:
             recent = self._recent_last
             i = bisect_left(recent, offset)
@@ -500,7 +499,7 @@ class Segment:
         expected = self.base_offset + relative
         if relative < 0:
             expected = -1
-        # As batches() does, with no more of each header than is needed.
+        # Like batches(), reading only what is needed of each header.
         while position < size:
             data = file.pread(chunk, position)
             at, end = 0, min(len(data), size - position) - _HOP.size
@@ -526,7 +525,7 @@ class Segment:
         self, start: int, max_bytes: int, bound: int, end_offset: int, min_one_batch: bool
     ) -> tuple[FileSlice, int] | None:
         """
-        Whole batches from ``start``, where one begins, and an offset that they lie below; see :class:`.ReadResult`.
+        Whole batches from ``start``, where one begins, and an offset above all of them; see :class:`.ReadResult`.
 
         :param bound: nothing at or above this offset is returned.
         :param end_offset: where the segment ends.
@@ -548,9 +547,10 @@ class Segment:
 
     def _fitting(self, start: int, limit: int, max_bytes: int, bound: int, min_one_batch: bool) -> tuple[int, int]:
         """
-        Where whole batches from ``start`` end that fit into ``max_bytes``, in bytes, and an offset that they lie below.
+        Where to end whole batches from ``start`` that fit into ``max_bytes``, in bytes, and an offset above all of
+        them.
 
-        :param bound: what all up to ``limit`` lie below.
+        :param bound: all batches up to ``limit`` lie below it.
         """
         target = start + max_bytes
         positions = self._recent_position
@@ -565,7 +565,7 @@ class Segment:
             return positions[i], self._recent_last[i - 1] + 1
         last, end = self.offsets.floor_at(target)
         if end > start:
-            # Up to an index interval less than would fit, which is cheaper than to look at each batch.
+            # Up to an index interval less than would fit, which is cheaper than reading each header.
             return end, self.base_offset + last
         end = start
         for at, header in self.batches(start, limit):
@@ -578,9 +578,9 @@ class Segment:
 
     def rename(self, suffix: str) -> None:
         """
-        Have the names of the segment's files end in ``suffix``, that of the log file last.
+        Set the suffix of the segment's file names, that of the log file last.
 
-        :raises ApiError: there is no space; some may have their new names.
+        :raises ApiError: there is no space; some files may have their new names.
         """
         self._close_indexes()
         self.rename_aborted(suffix)
@@ -592,7 +592,7 @@ class Segment:
 
     def rename_aborted(self, suffix: str) -> bool:
         """
-        The same for the index of aborted transactions alone, which nothing can replace; it can be used as before.
+        Set the suffix of the transaction index alone. It can be used as before.
 
         :returns: whether there is one that had not been renamed before.
         """

@@ -1,7 +1,7 @@
 """
-How a log gets shorter: by retention at the front, by truncation at the end.
+Truncates logs: retention removes segments at the front, truncation removes batches at the end.
 
-Files leave the log at once, under another name, and go later: a reader may hold them.
+Files leave the log at once by a rename, and are removed later, since readers may have them open.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from logbus.storage.log import Log
 
 SEGMENT_KINDS = (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX)
-"""What a segment consists of."""
+"""Suffixes of a segment's own files."""
 ALL_KINDS = (*SEGMENT_KINDS, names.SNAPSHOT)
-"""With what may go when it does."""
+"""The same, and the producer snapshot that goes with it."""
 
 _BASE_OFFSET = attrgetter("base_offset")
 
@@ -37,10 +37,10 @@ _log = Logger()
 
 def delete_expired(log: Log, policy: IDeletePolicy, now_ms: int) -> int:
     """
-    Remove the oldest segments as far as a policy says, but none that reaches the high watermark.
+    Remove the oldest segments that a policy selects, but none that reaches the high watermark.
 
-    :returns: how many segments went.
-    :raises ApiError: the active segment is to go, and there is no space for a new one.
+    :returns: the number of segments removed.
+    :raises ApiError: the active segment must be rolled first, and there is no space for a new one.
     """
     count = deletable(log, policy, now_ms)
     if not count:
@@ -62,9 +62,9 @@ def delete_expired(log: Log, policy: IDeletePolicy, now_ms: int) -> int:
 
 def truncate_to(log: Log, offset: int) -> None:
     """
-    Remove the batches that reach ``offset`` or lie behind it.
+    Remove the batches at ``offset`` and behind it, and one that contains it (Kafka: UnifiedLog.truncateTo).
 
-    The recovery point on disk must not lie above ``offset`` any more: :meth:`LogManager.truncate` sees to that.
+    The checkpointed recovery point must not be above ``offset``: :meth:`LogManager.truncate` lowers it first.
     """
     if offset >= log.log_end_offset:
         return
@@ -88,12 +88,14 @@ def truncate_to(log: Log, offset: int) -> None:
 
 
 def restart_at(log: Log, offset: int) -> None:
-    """Drop everything and go on at ``offset``: the leader's log begins behind the end of ours."""
+    """
+    Drop everything and go on at ``offset`` (Kafka: truncateFullyAndStartAt): the leader's log begins behind our end.
+    """
     durability = log.durability
     gone = log.segments
     segment = log.new_segment(offset)
     if any(old.base_offset == offset for old in gone):
-        # The new file takes the name of an old one, which therefore goes first.
+        # The new file takes the name of an old one, so the old one is renamed first.
         discard(log, gone)
         segment.create()
     else:
@@ -121,9 +123,9 @@ def _ends_at(log: Log, end_offset: int, durability: Durability) -> None:
 
 def discard(log: Log, segments: Sequence[Segment], kinds: Sequence[str] = ALL_KINDS) -> None:
     """
-    Take files out of the log at once, by name, and have them removed later: readers may hold them.
+    Rename files of the log at once, and have them removed later, since readers may have them open.
 
-    :param kinds: suffixes of those that go.
+    :param kinds: suffixes of the files that go.
     """
     paths = []
     for segment in segments:

@@ -1,12 +1,13 @@
 """
-What keeps readers of committed records back: the transactions of a log that are open, and those whose end is not
-committed yet (KIP-98).
+The last stable offset of a log: where read_committed consumers must stop (KIP-98).
 
-The *last stable offset* is where they stop. It is asked for with every fetch, while ten thousand transactions may be
-open: so each question looks at the oldest ones only.
+Tracks open transactions, and those whose marker is above the high watermark (Kafka: ProducerStateManager's ongoingTxns
+and unreplicatedTxns). Every fetch asks for the offset while thousands of transactions may be open, so each question
+looks only at the oldest ones.
 
-A snapshot does not say which markers were not committed yet: after a start those below it count as committed, as in
-Kafka. A coordinator writes a marker only once its decision is durable, so the same marker would come again.
+A snapshot does not record which markers were above the high watermark: after a start all markers below it count as
+committed, as in Kafka. A coordinator writes a marker only once its decision is durable, so the same marker would come
+again.
 """
 
 from __future__ import annotations
@@ -15,37 +16,38 @@ from collections import OrderedDict, deque
 
 
 class OpenTransactions:
-    """The undecided transactions of one log, and what is decided by markers that are not committed yet."""
+    """The undecided transactions of one log, and those decided by a marker above the high watermark."""
 
     __slots__ = ("_decided", "_open")
 
     def __init__(self) -> None:
-        # Producer id to first offset, oldest first. Of a dict the first item would be slow to find after removals.
+        # Producer id to first offset, oldest first. An OrderedDict, since finding a dict's first item is slow after
+        # removals.
         self._open: OrderedDict[int, int] = OrderedDict()
-        # Marker's offset and transaction's first offset. One that ends later and began earlier stands for those before
-        # it, so that both increase.
+        # Pairs of the marker's offset and the transaction's first offset, both increasing: an entry that ends later and
+        # began earlier replaces those before it.
         self._decided: deque[tuple[int, int]] = deque()
 
     def __len__(self) -> int:
-        """How many are open."""
+        """The number of open transactions."""
         return len(self._open)
 
     @property
     def first_offset(self) -> int | None:
-        """The first offset of the oldest transaction that is open."""
+        """The first offset of the oldest open transaction."""
         return next(iter(self._open.values()), None)
 
     @property
     def oldest(self) -> int | None:
-        """The producer id of the oldest transaction that is open."""
+        """The producer id of the oldest open transaction."""
         return next(iter(self._open), None)
 
     def began(self, producer_id: int, first_offset: int) -> None:
-        """A producer's transaction begins, behind all others."""
+        """Add a producer's transaction, which begins behind all others."""
         self._open[producer_id] = first_offset
 
     def ended(self, producer_id: int, marker_offset: int) -> None:
-        """A producer's transaction is decided by the marker at an offset."""
+        """Take out a producer's transaction, decided by the marker at ``marker_offset``."""
         first = self._open.pop(producer_id)
         decided = self._decided
         while decided and decided[-1][1] >= first:
@@ -53,7 +55,7 @@ class OpenTransactions:
         decided.append((marker_offset, first))
 
     def committed(self, high_watermark: int) -> None:
-        """Markers below the high watermark count from now on."""
+        """Drop decided transactions whose markers are below the high watermark."""
         decided = self._decided
         while decided and decided[0][0] < high_watermark:
             decided.popleft()

@@ -1,14 +1,14 @@
 """
-How one segment takes the place of several, whatever happens meanwhile.
+Replaces several segments by one, atomically across crashes (Kafka: UnifiedLog.replaceSegments).
 
 ::
 
     00042.log.cleaned   is written. A crash: it is removed.
-    00042.log.swap      it is synced, and then its new name. A crash from here on: the next start finishes the work.
-    00042.log           those it replaces have become .deleted, for good; now it gets their first one's name.
+    00042.log.swap      it is synced, then renamed. A crash from here on: the next start completes the replacement.
+    00042.log           the old segments have become .deleted, durably; the new one gets the first one's name.
 
-The new segment's last batch ends where the last one's did that it replaces, so that it says itself which they were.
-Readers hold files, not names, and go on with what they have.
+The new segment's last batch ends where the old segments' last batch did, so the new file itself tells which ones it
+replaces. Readers hold open files and are not disturbed by renames.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _log = Logger()
 
 
 class Abandoned(LogbusError):
-    """The log changed under the one who cleans it, or is going away: nothing was replaced."""
+    """The log changed meanwhile, or is being closed: nothing was replaced."""
 
 
 class HalfDone(LogbusError):
-    """The segment took the place of the others, but not their name: the next start has to finish it."""
+    """The segment replaced the others, but does not have its final name: the next start completes that."""
 
 
 def check_unchanged(log: Log, old: Sequence[Segment]) -> None:
     """
-    Make sure that segments still are what they were: sealed, and in the log.
+    Check that segments are still sealed and in the log.
 
     :raises Abandoned: they are not, or the log is closed or offline.
     """
@@ -56,7 +56,7 @@ def check_unchanged(log: Log, old: Sequence[Segment]) -> None:
 
 
 def remove(log: Log, new: Segment) -> None:
-    """Remove what is there of a segment that is not to be."""
+    """Remove the files of a new segment that is given up."""
     new.log.pinned = False
     new.close()
     if not log.is_closed and log.disk.failure is None:
@@ -67,18 +67,18 @@ def remove(log: Log, new: Segment) -> None:
 
 async def swap(log: Log, old: Sequence[Segment], new: Segment) -> None:
     """
-    Put a segment in the place of others, for good.
+    Replace segments by another one, durably.
 
-    :param new: written as ``.cleaned``, with indexes; it is removed again if it does not take the place.
+    :param new: written as ``.cleaned``, with indexes; it is removed again if nothing is replaced.
     :raises Abandoned: the log changed; nothing was replaced.
-    :raises HalfDone: the log is right, but its names are not.
+    :raises HalfDone: the log's content is right, but not its file names.
     :raises ApiError: there is no space; nothing was replaced.
     :raises StorageError: the disk failed, and is offline.
     """
     disk = log.disk
     try:
         if disk.exists(stale := old[0].path(names.TRANSACTION_INDEX)) and disk.size(stale):
-            # An empty one, too: what stands there now must not pass for the new segment's.
+            # An empty one, too: the old segment's index must not be taken for the new one's.
             new.aborted.save(always=True)
         files = [file.get() for file in (new.log, *new.save_indexes())]
         await disk.submit(Lane.BACKGROUND, sync_all, disk, (), files, ())
@@ -109,14 +109,18 @@ async def swap(log: Log, old: Sequence[Segment], new: Segment) -> None:
 
 
 async def _rename_aborted(log: Log, new: Segment, suffix: str) -> None:
-    """The index of aborted transactions has its new name for good before the log file has: it cannot be made anew."""
+    """
+    Rename the transaction index durably before the log file is renamed: it cannot be rebuilt from the new segment
+    alone.
+    """
     if new.rename_aborted(suffix):
         await log.disk.submit(Lane.BACKGROUND, log.disk.sync_directory, log.directory)
 
 
 async def settle(disk: IDisk, files: FileCache, directory: str) -> None:
     """
-    Finish the replacements that a stop interrupted, or undo them. The log is not open yet.
+    Complete or undo the replacements that a stop interrupted (Kafka: LogLoader.completeSwapOperations). The log is not
+    open yet.
 
     :raises StorageError: the disk failed, and is offline.
     """
@@ -145,9 +149,9 @@ async def settle(disk: IDisk, files: FileCache, directory: str) -> None:
                     if kind != names.TRANSACTION_INDEX or old != base:
                         disk.unlink(f"{directory}/{names.segment_file(old, kind)}")
         if disk.exists(aborted := new.path(names.TRANSACTION_INDEX)):
-            # Otherwise the one that has its name already, if any, is the new segment's.
+            # Otherwise a transaction index under that name, if any, is already the new segment's.
             disk.rename(aborted, f"{directory}/{names.segment_file(base, names.TRANSACTION_INDEX)}")
-        # Before it has their name: what it replaces must not come back beside it.
+        # Before the rename: the segments that it replaces must not come back beside it.
         await disk.submit(Lane.BACKGROUND, disk.sync_directory, directory)
         disk.rename(new.path(names.LOG), f"{directory}/{names.segment_file(base, names.LOG)}")
         _log.info("{path}: replaced the segments up to offset {last}", path=new.log.path, last=last)

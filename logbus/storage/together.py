@@ -1,10 +1,11 @@
 """
-Several batches of producers, appended to a log by one write.
+Appends several batches of producers to a log by one write: the fast path of Produce.
 
-Only batches that ask for nothing special: each is valid and fits the active segment as it is, and they are of one
-producer and continue its sequence, or of nobody who counts; outside of transactions, or all of one that is open. They
-cost one system call, and most of the bookkeeping is done once. Whatever is not so (one that was sent twice, the first
-of a transaction) is for the general way, :meth:`.Log.append_as_leader`, which says what is wrong with which.
+All batches must be valid, fit the active segment as they are, and have timestamps; they come from one idempotent
+producer and continue its sequence, or from producers without an id; they are outside of transactions, or all in one
+that is open. They cost one system call, and most bookkeeping is done once. Anything else (a duplicate, the first batch
+of a transaction) takes the general path, :meth:`.Log.append_as_leader`, which finds the error of the batch that has
+one.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ if TYPE_CHECKING:
     from logbus.storage.log import Log
 
 MOST = 256
-"""Batches written together; the kernel takes 1024 pieces at a time, and each batch is two."""
+"""Upper bound of batches in one write: the kernel takes at most 1024 buffers, and each batch has two."""
 
 
 class AppendedTogether(NamedTuple):
     """
-    What became of several batches.
+    The result of appending several batches.
 
-    :ivar base_offsets: of each.
-    :ivar end_offset: that of the next record.
+    :ivar base_offsets: of each batch.
+    :ivar end_offset: the log end offset after it.
     :ivar size: bytes written.
     """
 
@@ -54,8 +55,8 @@ def append_together(
     Append all of these batches, or none.
 
     :param batches: each the records of one request; neither kept nor changed.
-    :param in_transaction: they must go on with one that is open; otherwise they must belong to none.
-    :returns: None: at least one is not usual, or the write failed, and nothing was written.
+    :param in_transaction: they must belong to a transaction that is open; otherwise to none.
+    :returns: None: at least one batch needs the general path, or the write failed; nothing was written.
     """
     offsets: list[int] = []
     headers: list[BatchHeader] = []
@@ -107,7 +108,7 @@ def append_together(
             return None
         segment.log.get().write(segment.size, parts)
     except Exception:
-        # Whatever it is, a mistake of ours included: it comes again for the one it is about, and is told there.
+        # Whatever it is, a bug included: the general path meets it again for the batch concerned, and reports it.
         return None
     log.wrote(segment, durability, headers, offsets[0], leader_epoch, in_row=True)
     return AppendedTogether(offsets, offset, log.log_start_offset, size)

@@ -46,10 +46,10 @@ def aborted_transactions(log: Log, first_offset: int, end_offset: int) -> Sequen
 
 class AbortingSegments:
     """
-    The segments of a log in which transactions were aborted, so that a reader passes over a thousand others at once.
+    The segments of a log in which transactions were aborted, so that reads skip the others.
 
-    Those before the active one do not change, so that this is found out once for each change of the log's segments, and
-    only as far back as there are readers.
+    Only the active segment can change. The list is computed once for each change of the log's segments, and only as far
+    back as readers ask.
     """
 
     __slots__ = ("_aborting", "_known_from", "_segments")
@@ -61,7 +61,8 @@ class AbortingSegments:
 
     def from_offset(self, log: Log, offset: int) -> list[Segment]:
         """
-        Those that have an offset or later ones, at least, oldest first; the active one is always among them.
+        The segments with aborts that contain an offset or later ones (and possibly earlier segments), oldest first; the
+        active one is always included.
 
         :raises StorageError: the disk failed, or the log is damaged.
         """
@@ -85,7 +86,7 @@ def _search(log: Log, segment: Segment, first_offset: int, end_offset: int, foun
 
 
 def aborted_index(log: Log, segment: Segment) -> TransactionIndex:
-    """The index of a segment, made anew if it is seen to be damaged."""
+    """The transaction index of a segment, rebuilt if it is found to be damaged."""
     try:
         return segment.aborted
     except IndexCorrupt as problem:
@@ -93,7 +94,7 @@ def aborted_index(log: Log, segment: Segment) -> TransactionIndex:
 
 
 def cut(log: Log, segment: Segment, offset: int) -> None:
-    """Forget the aborted transactions whose markers lie at an offset or behind it, in one segment."""
+    """Truncate a segment's transaction index: remove entries whose marker is at an offset or behind it."""
     try:
         segment.aborted.cut(offset)
     except IndexCorrupt as problem:
@@ -102,10 +103,10 @@ def cut(log: Log, segment: Segment, offset: int) -> None:
 
 def rebuilt(log: Log, segment: Segment, problem: str) -> TransactionIndex:
     """
-    Make the index of a segment anew. The headers of its batches are read, and of those since the last snapshot before
-    it: a second or so for a gigabyte of ordinary batches.
+    Rebuild a segment's transaction index from batch headers: the segment's own, and those since the last producer
+    snapshot before it. Takes about a second for a gigabyte of ordinary batches.
 
-    :param problem: why, for the log.
+    :param problem: the reason, for the log.
     :raises StorageError: the log itself is damaged.
     """
     _log.warn("{path}: index of aborted transactions rebuilt: {problem}", path=segment.log.path, problem=problem)
