@@ -1,8 +1,8 @@
 """
-Errors of ours without the way that they took.
+Removes tracebacks from errors of logbus that Spark shows to users.
 
-Spark shows what one of its Python processes raised together with the traceback, as text: who has mistyped an option
-would look for the sentence that says so below twenty lines of our code.
+Spark shows an exception of one of its Python processes with the whole traceback. The message about a mistyped option
+would come after twenty lines of code.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ R = TypeVar("R")
 
 
 def brief(call: Callable[P, R]) -> Callable[P, R]:
-    """Have a function that Spark calls raise errors of ours as if from here; ``LOGBUS_DEBUG`` leaves them alone."""
+    """
+    Decorate a function that Spark calls: a :exc:`.LogbusError` it raises has no traceback below this function.
+
+    The environment variable ``LOGBUS_DEBUG`` keeps the traceback.
+    """
 
     @wraps(call)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,7 +1,7 @@
 """
-What Spark calls ``format("logbus")``.
+The Spark data source ``format("logbus")`` (pyspark's ``DataSource``).
 
-Parts are imported where they are needed: Spark has each call done by another process, which needs few of them.
+Modules are imported inside the methods: Spark runs each method in another process, which needs few of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LogbusDataSource(DataSource):
     @brief
     def schema(self) -> StructType:
         """
-        Of what is read. Spark asks for it when a table or stream is named: the first moment to look at the options.
+        The schema of the rows read. Spark calls this first, so the options are checked here.
 
         :raises OptionError: names the option that is wrong, and what it takes.
         """
@@ -46,7 +46,7 @@ class LogbusDataSource(DataSource):
     @brief
     def reader(self, schema: StructType) -> LogbusBatchReader:
         """
-        For ``spark.read``.
+        The reader for ``spark.read``.
 
         :raises OptionError: names the option that is wrong, and what it takes.
         """
@@ -60,8 +60,8 @@ class LogbusDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """
-        For ``spark.readStream``. Of a wrong option the reader tells when it is asked for offsets, which is before any
-        task: Spark answers what is raised here with an error of its own, which hides it.
+        The reader for ``spark.readStream``. A wrong option is reported when Spark asks the reader for offsets, before
+        any task: Spark would hide an error raised here behind one of its own.
         """
         from logbus.pipeline.source import options as source_options
         from logbus.pipeline.source.schema import check_schema
@@ -77,7 +77,7 @@ class LogbusDataSource(DataSource):
     @brief
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """
-        For ``DataFrame.write``.
+        The writer for ``DataFrame.write``.
 
         :raises OptionError: names the option that is wrong, and what it takes.
         :raises ColumnError: names the column that is missing or wrong, and what it takes.
@@ -93,8 +93,8 @@ class LogbusDataSource(DataSource):
     @brief
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """
-        For ``DataFrame.writeStream``: raises what :meth:`writer` raises. In output mode ``complete`` the rows of each
-        batch are added like any others.
+        The writer for ``DataFrame.writeStream``; raises what :meth:`writer` raises. In output mode ``complete`` the
+        rows of each batch are appended like any others.
         """
         from logbus.pipeline.sink.writing import StreamWriter
 

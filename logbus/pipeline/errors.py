@@ -1,4 +1,4 @@
-"""What goes wrong in the pipeline. Spark sends errors between processes, so each of them pickles."""
+"""The pipeline's exceptions. Each can be pickled, since Spark sends errors between processes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _FAILED = re.compile(r"^\[STREAM_FAILED\] Query .*? terminated with exception: "
 
 def gist(text: str) -> str:
     """
-    What of Spark's long words says what is wrong: what one of our own errors says, if there is one; else the end of
-    Python's stack, if there is one; else the first line, and the last of its causes.
+    The part of a long Spark error message that says what is wrong.
+
+    That is the message of an error of logbus, if there is one; else the last line of a Python traceback; else the first
+    line with the last "Caused by".
     """
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(_CALLING)]
     ours = [found[1] for line in lines if (found := _OURS.search(line))]
@@ -40,56 +42,56 @@ class OptionError(PipelineError, ValueError):
 
 
 class LakeError(PipelineError):
-    """A table in the lake is not what it should be."""
+    """A table of the lake is damaged, or does not fit the rows to be written."""
 
 
 class TakenOver(LakeError):
-    """Another job writes to the table now; this one has to stop."""
+    """Another job has claimed the table; this one has to stop."""
 
 
 class Disconnected(PipelineError):
-    """The connection to a broker ended before the answer came; whether the request was served is not known."""
+    """The connection to a broker ended before the response; the request may or may not have been served."""
 
 
 class RequestTimedOut(Disconnected):
-    """No answer in time. Later answers on the same connection cannot be told from it: it is closed."""
+    """A broker did not answer in time. The connection is closed, since a late response would be taken for another."""
 
 
 class Unreachable(PipelineError):
-    """No broker could be connected to; the message names the addresses and what they said."""
+    """No broker could be connected to; the message names each address and its error."""
 
 
 class AuthenticationFailed(PipelineError):
-    """The brokers do not accept who we say that we are, or we do not accept them. Another attempt would not help."""
+    """The broker rejected our credentials, or its certificate is not trusted. It is not retried."""
 
 
 class ColumnError(PipelineError, ValueError):
-    """Rows cannot be written: a column is missing, or holds what it may not; the message names it."""
+    """Rows cannot be written: a column is missing or has a wrong type or value; the message names it."""
 
 
 class DeliveryFailed(PipelineError):
-    """Records did not get into a partition; the message names it, and says why."""
+    """Records could not be written to a partition; the message names it and the cause."""
 
 
 class Fenced(PipelineError):
-    """Another attempt at the same rows has begun since: this one can write nothing more, and need not."""
+    """A newer attempt at the same rows has fenced this producer, which can write nothing more (PRODUCER_FENCED)."""
 
 
 class TransactionLost(PipelineError):
-    """The transaction was ended by the brokers, mostly because it took longer than its time-out."""
+    """The brokers have aborted the transaction, usually because it took longer than its timeout."""
 
 
 class NotRepeatable(PipelineError):
-    """A batch that was committed in part came again with other rows, or in other tasks: nothing was written."""
+    """A partly committed batch was repeated with other rows or another number of tasks; nothing was written."""
 
 
 class DataLossFound(PipelineError):
-    """What was to be read is not there any more, as was seen before any task began."""
+    """Offsets to be read are gone, as found when the batch was planned, before any task started."""
 
 
 class DataLoss(PipelineError):
     """
-    Offsets that were to be read are not there any more, or the topic is not the one that it was.
+    Offsets that a task was to read are gone, or the topic was deleted or recreated.
 
     :ivar partition: topic and number.
     :ivar wanted: the offset that is missing.

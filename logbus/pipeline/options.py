@@ -1,7 +1,7 @@
 """
-Options of ``format("logbus")``: text in, a typed value out, and words for what would have been right. Pure.
+Parses options of ``format("logbus")`` from text to typed values, with errors that say what is accepted. Pure.
 
-Spark tells names apart without regard to case, and so does this. Values are trimmed.
+Option names are not case-sensitive, as in Spark. Values are trimmed.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _HIDDEN = "(hidden)"
 @frozen(eq=False)
 class Kind:
     """
-    One sort of value.
+    The type of an option's value.
 
-    :ivar parse: trimmed text to value; raises ValueError, whose words are not shown, when the text is none of these.
-    :ivar accepts: what ``parse`` takes, as it reads after "it takes".
+    :ivar parse: makes a value of trimmed text; raises ValueError, whose message is not shown, if the text is invalid.
+    :ivar accepts: what ``parse`` accepts, as it reads after "it takes".
     """
 
     parse: Callable[[str], Any]
@@ -37,6 +37,8 @@ class Kind:
 @frozen(eq=False)
 class Option:
     """
+    An option: name, type, default and documentation.
+
     :ivar name: as it is documented.
     :ivar default: the value where it is not given; None: there is none.
     :ivar doc: what it does, for people (reST).
@@ -51,10 +53,10 @@ class Option:
 
     def read(self, text: str, name: str | None = None) -> Any:
         """
-        The value that a text stands for.
+        Parse a text.
 
         :param name: what to call the option in an error; default: its own.
-        :raises OptionError: none; names the option and what it takes.
+        :raises OptionError: the text is invalid; names the option and what it takes.
         """
         try:
             return self.kind.parse(text.strip())
@@ -66,7 +68,7 @@ class Option:
 
 
 def text() -> Kind:
-    """Any text but none at all."""
+    """Any text that is not empty."""
 
     def parse(given: str) -> str:
         if not given:
@@ -101,7 +103,7 @@ def integer(at_least: int, at_most: int = 2**63 - 1) -> Kind:
 
 
 def milliseconds(at_least: int = 0) -> Kind:
-    """Milliseconds, given to us as seconds."""
+    """Milliseconds in the option; the value is in seconds."""
     whole = integer(at_least, 2**31 - 1)
     return Kind(lambda given: whole.parse(given) / 1000, f"milliseconds, {whole.accepts}")
 
@@ -133,9 +135,9 @@ def one_of(*choices: str) -> Kind:
 
 class Table:
     """
-    Options by name.
+    A set of options by name.
 
-    :param options: no two may differ by case only.
+    :param options: no two names may differ in case only.
     """
 
     def __init__(self, options: Iterable[Option]) -> None:
@@ -149,17 +151,17 @@ class Table:
 
     def read(self, given: Mapping[str, str], prefix: str = "") -> dict[str, Any]:
         """
-        The value of each option; what is not in the table is passed over.
+        Parse the value of each option; names that are not in the table are ignored.
 
-        :param prefix: of the names in ``given`` that are meant, such as ``kafka.``.
-        :returns: by the names as documented.
+        :param prefix: what the names in ``given`` begin with, such as ``kafka.``.
+        :returns: values by the documented names.
         :raises OptionError: a value is wrong.
         """
         lowered = {name.lower(): value for name, value in given.items()}
         values = {}
         for name, option in self._options.items():
             found = lowered.get(prefix + name)
-            # Errors have the names as documented: Spark hands over its own spelling of what was given.
+            # Errors show the documented name: Spark passes on its own spelling of it.
             values[option.name] = option.default if found is None else option.read(found, prefix + option.name)
         return values
 
@@ -175,13 +177,13 @@ def check_names(
     passed_over: Collection[str] = (),
 ) -> None:
     """
-    See that all names of options mean something.
+    Check that all option names are known.
 
-    :param table: those without a prefix;  ``kafka``: those with one.
-    :param refused: why some of the latter cannot be used, by name without prefix.
-    :param no_effect: those of the latter that are taken all the same.
-    :param passed_over: lower-case names without a prefix that are somebody else's.
-    :raises OptionError: one means nothing, with those that are spelled alike, or is refused.
+    :param table: options without a prefix;  ``kafka``: options with one.
+    :param refused: prefixed options that cannot be used, by name without prefix, with the reason.
+    :param no_effect: prefixed options that are accepted and ignored.
+    :param passed_over: lower-case names without a prefix that belong to others, such as Spark.
+    :raises OptionError: a name is unknown (the message suggests similar ones) or refused.
     """
     spelled = {each.name.lower(): each.name for each in table}
     spelled |= {(prefix + each.name).lower(): prefix + each.name for one in kafka for each in one}

@@ -1,4 +1,4 @@
-"""A Spark session for the jobs, and clear words about what is missing for one."""
+"""Creates the Spark session of a job, with clear errors for a missing package or Java runtime."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 def check_java(environ: Mapping[str, str] = os.environ) -> int:
     """
-    The version of the Java that Spark will run.
+    The version of the Java runtime that Spark will use.
 
     :raise Missing: there is none, or it is too old.
     """
@@ -54,7 +54,9 @@ def check_java(environ: Mapping[str, str] = os.environ) -> int:
 
 def check_master(master: str) -> None:
     """
-    :raise OptionError: it is nothing that Spark knows: it would say so with all of Java's stack.
+    Check the syntax of a master URL, since Spark would report a wrong one with a long Java stack trace.
+
+    :raise OptionError: Spark knows no such master.
     """
     if not _MASTER.fullmatch(master):
         raise OptionError(
@@ -71,8 +73,8 @@ def session(
     :param name: of the application.
     :param master: where it runs, such as ``local[2]`` or ``spark://host:7077``; None: as ``spark-submit`` says, or
         else all cores of this machine.
-    :param settings: Spark's own, such as ``{"spark.driver.memory": "2g"}``; they win over ours.
-    :param quiet: have Spark log errors only; of a new session.
+    :param settings: Spark's own, such as ``{"spark.driver.memory": "2g"}``; they take precedence over the defaults.
+    :param quiet: have a new session log errors only.
     :raise Missing: pyspark or Java is not installed.
     :raise OptionError: Spark knows no such master.
     :raise PipelineError: Spark does not start.
@@ -85,19 +87,19 @@ def session(
         if one is not None:
             check_master(one)
     check_java()
-    # Spark's workers are started as 'python3' unless told otherwise, which may be one without logbus.
+    # Spark starts its workers as 'python3' by default, which may be a Python without logbus.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master is None and "spark.master" not in given and "PYSPARK_GATEWAY_PORT" not in os.environ:
         master = "local[*]"
     defaults = {"spark.sql.session.timeZone": "UTC"}
     if master is not None and master.startswith("local["):
-        # Spark's own default is for clusters: here 200 tasks of next to nothing each would be what takes the time.
+        # Spark's default of 200 is for clusters: on one machine most of the time would go to empty tasks.
         defaults["spark.sql.shuffle.partitions"] = "8"
     if quiet and not os.environ.get("LOGBUS_DEBUG"):
         if "PYSPARK_GATEWAY_PORT" in os.environ:
             defaults["spark.log.level"] = "ERROR"
         else:
-            # From the beginning. That Java warns of a module of Spark's cannot be helped.
+            # Quiet from the start. Java's own warning about an incubator module cannot be suppressed.
             java = "spark.driver.extraJavaOptions"
             given[java] = f'"-Dlog4j2.configurationFile={_QUIET}" {given.get(java, "")}'.strip()
     builder = SparkSession.builder.appName(name)
@@ -128,9 +130,9 @@ def _started(builder: SparkSession.Builder) -> SparkSession:
 
 def ended(spark: SparkSession, seconds: float = 0.0) -> str:
     """
-    What is to be said if the Java process of a session, which we have started, is there no more; "" if it is.
+    A message about the end of the session's Java process, if this process started it and it has ended; else "".
 
-    :param seconds: that it may take to end after it has hung up.
+    :param seconds: how long to wait for the process to exit.
     """
     process = getattr(spark.sparkContext._gateway, "proc", None)
     try:
@@ -142,7 +144,9 @@ def ended(spark: SparkSession, seconds: float = 0.0) -> str:
 
 def how_java_ended(status: int) -> str:
     """
-    :param status: of the process, negative if it died of a signal. Java that ends by itself upon a signal adds 128.
+    Describe the exit status of a Java process.
+
+    :param status: negative if a signal killed it; 128 plus the signal's number if Java handled the signal and exited.
     """
     number = -status if status < 0 else status - 128
     if number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -155,8 +159,10 @@ def how_java_ended(status: int) -> str:
 
 def keep_on_sigterm(spark: SparkSession) -> None:
     """
-    Have the Java process that we have started ignore SIGTERM, as it does SIGINT: supervisors send it to all processes
-    of a job, and it is for us to end what is under way. When our process ends, Java does.
+    Have the Java process that this process started ignore SIGTERM, as it ignores SIGINT.
+
+    Supervisors send SIGTERM to all processes of a job; this process then ends the job in order. When it exits, the Java
+    process does.
     """
     if getattr(spark.sparkContext._gateway, "proc", None) is not None:
         misc: Any = spark._jvm.sun.misc  # type: ignore[union-attr]
@@ -164,7 +170,7 @@ def keep_on_sigterm(spark: SparkSession) -> None:
 
 
 def _root(error: Exception) -> Exception:
-    """The error behind errors of Spark's, which names what is wrong."""
+    """The first cause of a Spark error."""
     while isinstance(cause := getattr(error, "_cause", None), Exception):
         error = cause
     return error

@@ -1,4 +1,4 @@
-"""The thread that fetches, and what waits for the one who reads."""
+"""Fetches a range of one partition in a thread, ahead of its reader (Kafka: Fetcher)."""
 
 from __future__ import annotations
 
@@ -24,23 +24,25 @@ from logbus.wire.messages.records import FetchPartition, FetchRequest, FetchResp
 
 _FETCH = 1
 _BY_NAME = 12
-"""The last version in which topics are named; later ones go by their ids."""
+"""The last version of Fetch that names topics; later ones use topic ids."""
 _SMALL = 1 << 20
-"""Bytes to begin with: a range may end soon."""
+"""Bytes of the first fetch: the range may be short."""
 _GONE_AFTER = 3.0
-"""Seconds until a topic that brokers do not know counts as deleted: one that restarts may not know it yet."""
+"""Seconds until an unknown topic counts as deleted: a broker that restarts may not know it yet."""
 _REPLICA_FOR = 300.0
-"""Seconds after which the leader is asked again which replica is near."""
+"""Seconds after which the leader is asked again for the preferred read replica (KIP-392)."""
 
 
 @frozen
 class FetchOptions:
     """
-    :ivar committed: leave out what aborted transactions wrote, and end before open ones.
-    :ivar max_bytes: of one answer, beyond its first batch.
-    :ivar min_bytes: that an answer waits for, but no longer than ``max_wait`` seconds.
-    :ivar rack: where we are: a replica that is near may be read from (KIP-392).
-    :ivar ahead: bytes that may wait for the reader before no more are fetched.
+    How a range is fetched.
+
+    :ivar committed: read committed records only (``isolation.level``).
+    :ivar max_bytes: of one response, beyond its first batch (``fetch.max.bytes``).
+    :ivar min_bytes: that the broker waits for (``fetch.min.bytes``), at most ``max_wait`` seconds.
+    :ivar rack: of this client; a replica in the same rack may be read (``client.rack``, KIP-392).
+    :ivar ahead: bytes that may be fetched and not yet read; at this limit fetching pauses.
     """
 
     committed: bool = False
@@ -54,11 +56,11 @@ class FetchOptions:
 @frozen
 class Answer:
     """
-    Whole batches of the log.
+    The complete record batches of one fetch response.
 
-    :ivar aborted: the transactions in them that were aborted, if only committed records are read.
-    :ivar runs: where in ``data`` batches end that were stamped by the broker, or were not: one position for each run of
-        the same sort, and whether they were.
+    :ivar aborted: the aborted transactions in them, if only committed records are read.
+    :ivar runs: ``data`` divided into runs of batches with the same timestamp type: the end position of each run, and
+        whether its timestamps are LogAppendTime.
     """
 
     data: memoryview
@@ -68,7 +70,7 @@ class Answer:
 
 class FetchAhead:
     """
-    The answers for a range, in order; a context manager, in which the thread runs.
+    Iterates over the fetched data of a range, in order. It is a context manager; the thread runs while it is open.
 
     :param topic_id: see :func:`~logbus.pipeline.blocking.fetching.read_range`.
     """
@@ -117,7 +119,9 @@ class FetchAhead:
 
     def __iter__(self) -> Iterator[Answer]:
         """
-        :raises Exception: what ended the thread, after what it had fetched before.
+        The fetched data, in order.
+
+        :raises Exception: the error that ended the thread, after all data fetched before it.
         """
         while True:
             with self._changed:
@@ -132,7 +136,7 @@ class FetchAhead:
                 self._held -= len(answer.data)
                 self._changed.notify_all()
 
-    # What the thread does.
+    # Run in the thread.
 
     def _run(self) -> None:
         try:
@@ -157,7 +161,7 @@ class FetchAhead:
                 if self._stopped:
                     return
                 if isinstance(e, Disconnected):
-                    # Perhaps another leads by now; and the leader is nearer than a replica that is away.
+                    # The leader may have changed; and a replica that is gone is replaced by the leader.
                     self._brokers.forget(self._partition)
                     self._replica = -1
                 patience.failed(e)
@@ -168,7 +172,7 @@ class FetchAhead:
                 raise self._stuck()
 
     def _has_room(self) -> bool:
-        """Wait until more may be fetched; False: nobody wants more."""
+        """Wait until more may be fetched; False: the reader has closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or not self._held or self._held < self._options.ahead)
             return not self._stopped
@@ -179,9 +183,9 @@ class FetchAhead:
 
     def _fetch(self) -> bool:
         """
-        Ask once.
+        Send one fetch request.
 
-        :returns: whether there was something.
+        :returns: whether it brought records, or a replica to read from.
         """
         self._check_topic()
         node = self._node()
@@ -235,15 +239,15 @@ class FetchAhead:
         return response
 
     def _node(self) -> int:
-        """The replica to read from, −1: the leader."""
+        """The preferred read replica; −1: the leader."""
         if self._replica >= 0 and time.monotonic() > self._replica_until:
             self._replica = -1
         return self._replica
 
     def _check_topic(self) -> None:
         """
-        See that the topic is there, and the one that was meant. What this process knows may be of before, and what
-        brokers say, too: it is asked again for a while.
+        Check that the topic exists and has the expected id. Cached metadata and that of brokers may be stale, so it is
+        requested again for a while.
         """
         name = self._partition.topic
         try:
@@ -302,7 +306,7 @@ class FetchAhead:
     def _refused(self, data: PartitionData, nodes: list[Node]) -> Exception:
         error = api_error(data.error_code, str(self._partition))
         if self._replica >= 0:
-            # The leader knows better, of offsets, too.
+            # Ask the leader, whose offsets are newer too.
             self._replica = -1
             return Disconnected(str(error))
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:

@@ -1,4 +1,4 @@
-"""Asking coordinators, wherever they are, until they answer."""
+"""Sends requests to the coordinator of a group or transactional id, and retries them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOT_HERE = frozenset(
     }
 )
 _SOON = 0.02
-"""Seconds before the first other attempt."""
+"""Seconds before the first retry."""
 
 
 def ask_coordinator(
@@ -36,10 +36,10 @@ def ask_coordinator(
     highest: int | None = None,
 ) -> tuple[Any, Any]:
     """
-    Ask who coordinates a key, and again.
+    Send a request to a key's coordinator, and retry on retriable errors.
 
-    :param highest: the latest version to use.
-    :returns: the answer, and the features of the broker that gave it.
+    :param highest: the highest version to use.
+    :returns: the response, and the finalized features of the broker that sent it.
     """
     noun = "group" if kind == GROUP else "transactional id"
 
@@ -56,11 +56,11 @@ def ask_coordinator(
 
 def patiently(brokers: Brokers, ask: Callable[[], T], trouble: Callable[[Exception], None], seconds: float | None) -> T:
     """
-    Ask until there is an answer, or an error that waiting does not help.
+    Call ``ask`` until it succeeds or raises an error that is not retriable.
 
-    :param trouble: told of each error.
+    :param trouble: is called with each error.
     """
-    # The end of the transaction before is mostly a matter of milliseconds.
+    # Most retries wait for the previous transaction to end, which takes milliseconds.
     settings = evolve(brokers.settings, backoff=min(_SOON, brokers.settings.backoff))
     patience = Patience.of(settings, seconds)
     while True:
@@ -72,6 +72,8 @@ def patiently(brokers: Brokers, ask: Callable[[], T], trouble: Callable[[Excepti
 
 
 def forgetting(brokers: Brokers, kind: int, key: str) -> Callable[[Exception], None]:
+    """A function that forgets a key's coordinator upon errors that it may be wrong."""
+
     def trouble(error: Exception) -> None:
         if not isinstance(error, ApiError) or error.code in _NOT_HERE:
             brokers.forget((kind, key))

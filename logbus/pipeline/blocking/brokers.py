@@ -1,7 +1,7 @@
 """
-A cluster as a process knows it: where to begin, who leads what, and connections to the brokers it talks to.
+Cluster metadata, coordinators and connections, shared by the threads of a process (Kafka: Metadata, NetworkClient).
 
-What is known is kept until somebody finds out that it is wrong (:meth:`Brokers.forget`), and asked for again then.
+Metadata is kept until a caller finds it stale (:meth:`Brokers.forget`), and then requested again.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _FIND_COORDINATOR = 10
 
 class Brokers:
     """
-    What threads of one process share. Each connection is used by one thread at a time: :meth:`node` and its relatives
-    give the calling thread's own, :meth:`release` hands them to whichever thread is next.
+    A cluster's brokers. Each connection is used by one thread at a time: :meth:`node` and similar methods return the
+    calling thread's own connection, :meth:`release` makes it available to other threads.
 
     :ivar settings: how the brokers are reached.
-    :ivar memory: where large answers are read into.
+    :ivar memory: buffers that large responses are read into.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -53,15 +53,15 @@ class Brokers:
         self._coordinators: dict[tuple[int, str], Node] = {}
         self._pool = Pool(settings)
 
-    # Who is there.
+    # Metadata.
 
     def metadata(self, topics: Iterable[str] | None = None) -> dict[str, Topic]:
         """
         Topics as the brokers describe them now.
 
         :param topics: by name; None: all of them.
-        :returns: by name; those that are not there are left out.
-        :raises ApiError: one may not be described.
+        :returns: by name, without topics that do not exist.
+        :raises ApiError: access to a topic is denied.
         :raises Unreachable: no broker answers.
         """
         names = None if topics is None else sorted(set(topics))
@@ -69,9 +69,9 @@ class Brokers:
 
     def topic(self, name: str) -> Topic:
         """
-        A topic, from what is known or by asking once.
+        A topic, from the cached metadata or by one request.
 
-        :raises ApiError: UNKNOWN_TOPIC_OR_PARTITION: there is none; or what else the broker says.
+        :raises ApiError: UNKNOWN_TOPIC_OR_PARTITION: there is none; or another error of the broker.
         """
         known = self._topics.get(name)
         if known is None:
@@ -82,7 +82,7 @@ class Brokers:
 
     def led(self, partition: TopicPartition) -> Partition:
         """
-        Who leads a partition, and in which epoch, from what is known or by asking once.
+        A partition with its leader and leader epoch, from the cached metadata or by one request.
 
         :raises ApiError: UNKNOWN_TOPIC_OR_PARTITION: there is no such partition; LEADER_NOT_AVAILABLE.
         """
@@ -108,10 +108,10 @@ class Brokers:
 
     def moved(self, partition: TopicPartition, leader: int, leader_epoch: int, nodes: Iterable[Node] = ()) -> bool:
         """
-        A broker that is asked in vain says who leads a partition now (KIP-951).
+        Take a new leader from the response of a broker that is no longer the leader (KIP-951).
 
-        :param nodes: where it says that brokers can be reached.
-        :returns: whether that is newer than what was known; else one has to ask.
+        :param nodes: the addresses in the same response.
+        :returns: whether it is newer than the cached metadata; if not, metadata has to be requested.
         """
         topic = self._topics.get(partition.topic)
         known = None if topic is None else topic.partitions.get(partition.partition)
@@ -127,7 +127,7 @@ class Brokers:
 
     def forget(self, what: TopicPartition | Node | str | tuple[int, str]) -> None:
         """
-        What is known proved wrong: ask again when it is next needed.
+        Drop cached data that proved wrong, so that it is requested when next needed.
 
         :param what: a partition or a topic; a broker; or the kind and key of a coordinator.
         """
@@ -169,10 +169,10 @@ class Brokers:
 
     def any(self) -> Connection:
         """
-        A connection to some broker: one that is there already, or a known one, or the first of the bootstrap addresses
-        that answers.
+        A connection to any broker: an open one, else one to a known broker, else to the first bootstrap address that
+        answers.
 
-        :raises Unreachable: none does.
+        :raises Unreachable: none answers.
         """
         if (held := self._pool.held()) is not None:
             return self._pool.get(held)
@@ -188,10 +188,10 @@ class Brokers:
 
     def coordinator(self, kind: int, key: str) -> Connection:
         """
-        A connection to the broker that coordinates a key, from what is known or by asking once.
+        A connection to a key's coordinator, from the cache or by one FindCoordinator request.
 
         :param kind: :data:`GROUP` or :data:`TRANSACTION`.
-        :raises ApiError: COORDINATOR_NOT_AVAILABLE and others that may be gone later.
+        :raises ApiError: COORDINATOR_NOT_AVAILABLE or another, perhaps retriable, error.
         :raises Disconnected: it cannot be reached; the key is forgotten.
         """
         node = self._coordinators.get((kind, key))
@@ -209,19 +209,19 @@ class Brokers:
         """
         The first offsets at or after times: see :func:`~logbus.pipeline.blocking.offsets.list_offsets`.
 
-        :param seconds: for how long to ask again; default: the settings' patience.
+        :param seconds: for how long to retry; default: as the settings say.
         """
         return list_offsets(self, wanted, committed, seconds)
 
     def release(self) -> None:
-        """The calling thread needs its connections no more: others may have them."""
+        """Make the calling thread's connections available to other threads."""
         self._pool.release()
 
     def close(self) -> None:
-        """Hang up everywhere. What is asked afterwards connects anew."""
+        """Close all connections. A later request opens new ones."""
         self._pool.close()
 
-    # Asking.
+    # Requests.
 
     def _ask_metadata(self, names: list[str] | None) -> dict[str, Topic]:
         asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
@@ -257,10 +257,10 @@ class Brokers:
 
 _BROKERS: dict[Settings, Brokers] = {}
 
-# What a parent process has connected to is its own: a child begins with nothing, and only closes its copies.
+# Connections belong to the process that opened them: a forked child starts without any, and closes its copies.
 os.register_at_fork(after_in_child=_BROKERS.clear)
 
 
 def brokers_for(settings: Settings) -> Brokers:
-    """This process's :class:`Brokers` of ``settings``: Spark's workers are used for many tasks."""
+    """This process's :class:`Brokers` for ``settings``; kept, since a Spark worker runs many tasks."""
     return _BROKERS.get(settings) or _BROKERS.setdefault(settings, Brokers(settings))

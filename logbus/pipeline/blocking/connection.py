@@ -1,4 +1,4 @@
-"""One connection to a broker: requests out, answers in, in their order."""
+"""A blocking connection to one broker: sends requests and receives their responses in order."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ RESPONSE_MAX_BYTES = 256 << 20
 _API_VERSIONS, _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 18, 17, 36
 _PREFIX = struct.Struct(">i")
 _LIFETIME_USED = 0.85
-"""Of the time for which a broker believes who we are: afterwards we begin a connection anew (KIP-368)."""
+"""The part of the SASL session lifetime after which a new connection is opened (KIP-368)."""
 
 
 class Connection:
     """
-    Connected, secured, authenticated, and told what the broker serves, when the constructor returns. It is used by
-    one thread at a time, and is closed by the first error: whoever uses it knows better what may be asked again.
+    A connection that is open, authenticated, and knows the broker's API versions when the constructor returns. It is
+    used by one thread at a time. The first error closes it; retries are the caller's task.
 
     :ivar peer: ``host:port``.
-    :ivar versions: what the broker serves, by API key.
-    :ivar features: the levels of features that the cluster runs at, by name (KIP-584).
+    :ivar versions: the broker's API versions, by API key.
+    :ivar features: the cluster's finalized feature levels, by name (KIP-584).
     :raises Disconnected: (here and in requests) the connection could not be made, or ended.
-    :raises AuthenticationFailed: the broker does not take us for who we say, or its certificate is not trusted.
+    :raises AuthenticationFailed: the broker rejects the credentials, or its certificate is not trusted.
     """
 
     def __init__(self, settings: Settings, host: str, port: int) -> None:
@@ -77,12 +77,12 @@ class Connection:
 
     @property
     def outstanding(self) -> int:
-        """Requests without an answer yet."""
+        """The number of requests without a response yet."""
         return len(self._names)
 
     def version(self, api_key: int) -> int:
         """
-        The highest version of an API that both sides speak.
+        The highest version of an API that both sides support.
 
         :raises ApiError: UNSUPPORTED_VERSION: there is none.
         """
@@ -106,15 +106,15 @@ class Connection:
         memory: Memory | None = None,
     ) -> Any:
         """
-        Ask, and wait for the answer.
+        Send a request, and wait for the response.
 
-        :param timeout: seconds; default: the settings'. A request that waits at the broker needs that time besides.
-        :param version: default: the highest both sides speak.
-        :param memory: where the answer is read into; default: memory of its own.
-        :returns: the response, whatever error codes are in it. Records in it are the caller's to keep.
-        :raises RequestTimedOut: the answer did not come in time.
+        :param timeout: seconds; default: the settings'. Add the time for which the request may wait at the broker.
+        :param version: default: the highest that both sides support.
+        :param memory: the buffers that the response is read into; default: new memory.
+        :returns: the response, also if it has error codes. The caller may keep the records in it.
+        :raises RequestTimedOut: the response did not come in time.
         :raises ApiError: UNSUPPORTED_VERSION.
-        :raises EncodeError: that version cannot say what ``message`` holds.
+        :raises EncodeError: ``message`` has a field that this version lacks.
         """
         self.send(message, version=version, timeout=timeout)
         return self.receive(timeout, memory)
@@ -128,7 +128,7 @@ class Connection:
         expects_response: bool = True,
     ) -> None:
         """
-        Send a request; :meth:`receive` gives the answers in the order of the requests.
+        Send a request; :meth:`receive` returns the responses in the order of the requests.
 
         :param expects_response: False for a Produce with acks=0.
         """
@@ -148,10 +148,10 @@ class Connection:
 
     def receive(self, timeout: float | None = None, memory: Memory | None = None) -> Any:
         """
-        The answer to the oldest request that has none yet.
+        The response to the oldest request that has none yet.
 
         :param timeout: seconds; default: the settings'.
-        :param memory: as of :meth:`request`.
+        :param memory: see :meth:`request`.
         """
         if self._end is not None:
             raise Disconnected(str(self._end))
@@ -169,16 +169,16 @@ class Connection:
         return response
 
     def interrupt(self) -> None:
-        """From another thread: let whoever waits for an answer fail at once."""
+        """Make a thread that waits for a response fail at once; called from another thread."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def is_quiet(self) -> bool:
-        """Whether nothing came that nobody asked for; an end of the connection does, while it lies idle."""
+        """Whether the connection is open and idle, with nothing to read (as there is when the broker has closed it)."""
         if not self.usable or self._names:
             return False
         try:
-            # Not select(): it knows no descriptors from 1024 on.
+            # Not select(), which fails for descriptors from 1024 on.
             looked = select.poll()
             looked.register(self._socket, select.POLLIN)
             return not looked.poll(0)
@@ -186,14 +186,14 @@ class Connection:
             return False
 
     def close(self) -> None:
-        """Hang up; may be called again."""
+        """Close the connection; may be called again."""
         if self._end is None:
             self._end = Disconnected(f"the connection to {self.peer} was closed here")
         self._names.clear()
         with contextlib.suppress(OSError):
             self._socket.close()
 
-    # How it begins.
+    # Connecting, ApiVersions, SASL.
 
     def _connected(self, settings: Settings, host: str, port: int, deadline: float) -> socket.socket:
         raw = None
@@ -221,7 +221,7 @@ class Connection:
             raise
 
     def _negotiate(self, deadline: float) -> None:
-        """Ask what the broker serves (KIP-35, KIP-511), at first in our highest version, then in one it knows."""
+        """Request ApiVersions (KIP-35, KIP-511), first in our highest version, then in one that the broker supports."""
         version = api(_API_VERSIONS).versions.max
         response = self._ask_versions(version, deadline)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
@@ -260,7 +260,7 @@ class Connection:
         if lifetime > 0:
             self._expires = time.monotonic() + lifetime / 1000 * _LIFETIME_USED
 
-    # How bytes go.
+    # Bytes.
 
     def _write(self, data: bytes, deadline: float) -> None:
         view = memoryview(data)
@@ -269,7 +269,7 @@ class Connection:
             view = view[self._socket.send(view) :]
 
     def _read(self, place: memoryview, deadline: float) -> memoryview:
-        """Fill a piece of memory; what is in an answer is not copied again."""
+        """Fill a buffer from the socket, without a further copy."""
         left = place
         while left:
             self._socket.settimeout(_left(deadline))
@@ -281,7 +281,7 @@ class Connection:
 
     @contextlib.contextmanager
     def _breaking(self, name: str) -> Any:
-        """What goes wrong in the middle of a message ends the connection."""
+        """Close the connection upon any error, as a message may have been sent or received in part."""
         try:
             yield
         except TimeoutError:
@@ -301,7 +301,11 @@ class Connection:
 
 
 def _left(deadline: float) -> float:
-    """Seconds left. Zero would not wait at all, and says so by another error."""
+    """
+    Seconds left, more than 0: a socket timeout of 0 would mean non-blocking.
+
+    :raises TimeoutError: there are none left.
+    """
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError

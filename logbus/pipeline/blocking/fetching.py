@@ -1,8 +1,8 @@
 """
-A range of one partition as columns: fetched ahead by a thread while what came before is decoded and used.
+Reads a range of one partition as columns, while a thread fetches ahead.
 
-The thread asks the leader, follows it when it moves, waits for brokers that restart, and stops when so many bytes wait
-for their reader as may. Decoding is the reader's: it uses another core than the kernel's copying.
+The thread fetches from the leader, follows leader changes, waits for brokers that restart, and pauses when the limit of
+unread bytes is reached. The reader decodes, so that decoding and the kernel's copying use different cores.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ from logbus.records.committed import CommittedFilter
 
 BATCH_ROWS = 10_000
 BATCH_BYTES = 8 << 20
-"""What is handed out at once, but whole batches of the log: less costs more for each row, more takes memory."""
+"""The size of a result, but whole record batches: smaller ones cost more per row, larger ones more memory."""
 
 _NO_ID = uuid.UUID(int=0)
 
 
 class Rows(NamedTuple):
     """
-    :ivar stamped: the timestamps are those at which the broker appended them (LogAppendTime), else the producers'.
+    Decoded records with the same timestamp type.
+
+    :ivar stamped: whether the timestamps are LogAppendTime; else CreateTime.
     """
 
     columns: ColumnData
@@ -47,14 +49,14 @@ def read_range(
     batch_bytes: int = BATCH_BYTES,
 ) -> Generator[Rows, None, None]:
     """
-    The records from offset ``start`` on and below ``end``.
+    Read the records from offset ``start`` on and below ``end``.
 
-    :param topic_id: of the topic that is meant; one of the same name made later is another. Zero: whichever is there.
-    :param headers: make columns of the headers, too.
-    :returns: rows in order, some at a time. Closing it ends the thread.
+    :param topic_id: of the topic; a topic recreated under the same name is an error. Zero: any.
+    :param headers: add columns of the headers.
+    :returns: a generator of rows in order. Closing it ends the thread.
     :raises DataLoss: offsets are gone, or the topic is.
-    :raises ApiError: what else brokers say that waiting does not help; CORRUPT_MESSAGE: a batch is damaged.
-    :raises Disconnected: (also Unreachable) brokers were away for longer than the settings' patience.
+    :raises ApiError: another error that is not retriable; CORRUPT_MESSAGE: a batch is damaged.
+    :raises Disconnected: (also Unreachable) brokers were unavailable for longer than the settings allow.
     """
     columns = Columns(headers, brokers.memory.values)
     offset, stamped = start, False

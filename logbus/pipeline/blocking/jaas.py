@@ -1,4 +1,4 @@
-"""User and password out of ``sasl.jaas.config``, a line of Java's login configuration. Pure."""
+"""Reads user and password from ``sasl.jaas.config``, a line of Java's JAAS login configuration. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SHAPE = 'MODULE required username="..." password="...";'
 def user_and_password(text: str) -> tuple[str, str]:
     """
     :param text: such as ``org.apache.kafka...PlainLoginModule required username="me" password="secret";``
-    :raises ValueError: it is of another module or shape; the words never quote the password.
+    :raises ValueError: the module is unknown or the syntax wrong; the message never quotes the password.
     """
     words = text.split(None, 2)
     if len(words) < 3 or words[1].lower() not in _FLAGS:
         raise ValueError(f"it is not of the shape {_SHAPE}")
-    # Some platforms shade Kafka's client under another package.
+    # Some platforms relocate ("shade") Kafka's client to another package.
     if not any(words[0].endswith(module) for module in MODULES):
         raise ValueError(f"the login module {words[0]} is not known here; it takes {' or '.join(MODULES)}")
     pairs, pos = {}, 0

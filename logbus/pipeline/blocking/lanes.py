@@ -1,11 +1,11 @@
 """
-What is on its way to one partition, and what a leader's answer means for it. Pure.
+The waiting and in-flight batches of one partition, and how each response is handled. Pure.
 
-Batches reach the log in the order in which they were added. With numbers (KIP-98) several are under way at once while
-all goes well: the leader refuses one that comes without the one before it, and knows again one that comes twice. A
-batch keeps its numbers for as long as it lives, and both halves of one that was split have the numbers of the whole;
-so nothing is ever in the log twice, however often it is sent. What cannot be settled that way fails, and whoever has
-the rows begins anew with them.
+Batches are written in the order in which they were added. With sequence numbers (KIP-98) several are in flight at once
+while there are no errors: the leader rejects a batch whose predecessor is missing, and recognizes a duplicate. A batch
+keeps its sequence numbers through all retries, and the halves of a split batch have the numbers of the whole. So no
+record is in the log twice, however often it is sent. An error that cannot be resolved this way fails the producer, and
+the task starts again with its rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from logbus.pipeline.blocking.retry import is_retriable
 from logbus.records.batch import NO_SEQUENCE, BatchBuilder, decode_batch
 
 MOST_IN_FLIGHT = 5
-"""Of so many batches a leader remembers the numbers."""
+"""A leader remembers the sequence numbers of this many batches of a producer."""
 _SEQUENCES = 0x7FFFFFFF
 
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
@@ -34,12 +34,12 @@ _NOT_WRITTEN = _TOO_LARGE | {
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.CONCURRENT_TRANSACTIONS,
 }
-"""What leaders find out before they append. NOT_LEADER_OR_FOLLOWER is not among them: a leader that steps down says it
-of batches, too, that it had appended."""
+"""Errors that a leader finds before it appends. NOT_LEADER_OR_FOLLOWER is not among them: a leader that loses its
+leadership also returns it for batches that it has appended."""
 
 
 class Verdict(Enum):
-    """What is to be done with a batch that was refused, or not answered."""
+    """How to go on with a batch after an error or a lost connection."""
 
     WRITTEN = "it is in the log already"
     AGAIN = "send it again as it is"
@@ -50,14 +50,14 @@ class Verdict(Enum):
 @define(eq=False)
 class Batch:
     """
-    Records for one partition that travel together.
+    A batch of records for one partition (Kafka: ProducerBatch).
 
-    :ivar place: where it is in the order of its partition; of the halves of a batch both begin with the whole's.
+    :ivar place: its position in the partition's order; the places of a split batch's halves begin with the whole's.
     :ivar created: when it was added, in seconds of the producer's clock.
-    :ivar sequence: number of its first record; −1: it has none.
+    :ivar sequence: its base sequence number; −1: none.
     :ivar attempts: how often it was sent.
-    :ivar in_doubt: it may be in the log although nobody said so.
-    :ivar trouble: what became of the last attempt.
+    :ivar in_doubt: it may be in the log, although that was not acknowledged.
+    :ivar trouble: the error of the last attempt.
     """
 
     partition: TopicPartition
@@ -72,40 +72,44 @@ class Batch:
 
 def judge(error: Exception, *, numbered: bool, in_doubt: bool, first: bool, splittable: bool) -> Verdict:
     """
-    What an error means for a batch.
+    Decide how to go on with a batch after an error.
 
-    :param in_doubt: it may be in the log from an attempt before.
-    :param first: no batch of its partition that comes before it is still to be written.
+    :param numbered: it has sequence numbers.
+    :param in_doubt: an earlier attempt may have written it.
+    :param first: all earlier batches of its partition are written.
     :param splittable: it has several records.
     """
     code = error.code if isinstance(error, ApiError) else None
     if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER and numbered:
         return Verdict.WRITTEN
     if code in _TOO_LARGE:
-        # A part of what may be in the log as a whole would not be known again; with numbers it would leave a gap.
+        # If the whole may be in the log, the leader would not recognize a half as a duplicate. With sequence numbers it
+        # would find a gap instead.
         return Verdict.SPLIT if splittable and (numbered or not in_doubt) else Verdict.FAIL
     if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and numbered and not first:
-        # The one before it is missing, and comes again.
+        # Its predecessor is missing, and is sent again.
         return Verdict.AGAIN
     return Verdict.AGAIN if is_retriable(error) else Verdict.FAIL
 
 
 def may_be_written(error: Exception) -> bool:
-    """Whether a batch may be in the log, although this was the answer to it."""
+    """Whether a batch may be in the log in spite of this error."""
     return not (isinstance(error, ApiError) and error.code in _NOT_WRITTEN)
 
 
 @define(eq=False)
 class Lane:
     """
-    :ivar numbered: batches have numbers. Without, one at a time is under way.
+    The batches of one partition that are not written yet.
+
+    :ivar numbered: batches have sequence numbers. Without them one at a time is in flight.
     :ivar waiting: batches to send, in order.
-    :ivar in_flight: batches that were sent and not answered, in order.
-    :ivar broker: whom those in flight were sent to.
-    :ivar heard: the leader has taken something: before that it knows nothing of us, and would take a batch that comes
-        before the one it follows.
-    :ivar attempts: how often in a row nothing came of it.
-    :ivar not_before: nothing is sent before, in seconds of the producer's clock.
+    :ivar in_flight: batches that were sent and have no response, in order.
+    :ivar broker: the id of the broker that those in flight were sent to.
+    :ivar heard: the leader has written a batch of this producer. Until then it has no state of the producer, and would
+        accept a batch that overtakes its predecessor.
+    :ivar attempts: failed attempts in a row.
+    :ivar not_before: when the next batch may be sent, in seconds of the producer's clock.
     """
 
     partition: TopicPartition
@@ -121,11 +125,11 @@ class Lane:
 
     @property
     def idle(self) -> bool:
-        """Whether all that was added is written."""
+        """Whether all batches are written."""
         return not self.waiting and not self.in_flight
 
     def add(self, body: BatchBuilder, now: float) -> Batch:
-        """Something to send, behind all else."""
+        """Append a batch to those that wait."""
         self._places += 1
         batch = Batch(self.partition, body, now, (self._places,))
         if self.numbered:
@@ -135,7 +139,7 @@ class Lane:
         return batch
 
     def may_send(self, broker: int, now: float) -> bool:
-        """Whether the first batch that waits may be sent to a broker now, for all that is under way."""
+        """Whether the first waiting batch may be sent to a broker now."""
         if not self.waiting or now < self.not_before:
             return False
         if not self.in_flight:
@@ -150,7 +154,7 @@ class Lane:
         )
 
     def depart(self, broker: int) -> Batch:
-        """The first batch that waits is sent."""
+        """Move the first waiting batch to those in flight."""
         batch = self.waiting.popleft()
         batch.attempts += 1
         self.in_flight.append(batch)
@@ -158,18 +162,18 @@ class Lane:
         return batch
 
     def unsent(self, batch: Batch) -> None:
-        """A batch that departed did not leave at all."""
+        """Put a batch back that could not be sent."""
         self.in_flight.remove(batch)
         batch.attempts -= 1
         self._put_back(batch)
 
     def returned(self, batch: Batch, error: Exception | None, pause: float, now: float) -> Verdict:
         """
-        A batch that was sent is answered, or will not be.
+        Handle the result of a batch in flight.
 
         :param error: None: it is written.
         :param pause: seconds before the next attempt.
-        :returns: what becomes of it; at AGAIN and SPLIT it waits already.
+        :returns: the decision; after AGAIN and SPLIT the batch waits already.
         """
         self.in_flight.remove(batch)
         if error is None:
@@ -208,7 +212,7 @@ class Lane:
 
 
 def _after(sequence: int, count: int) -> int:
-    """The sequence that follows on ``count`` records; behind the highest comes 0."""
+    """The sequence number after ``count`` records; it wraps to 0."""
     return (sequence + count) & _SEQUENCES
 
 

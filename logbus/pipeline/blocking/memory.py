@@ -1,8 +1,8 @@
 """
-Memory that large answers are read into, and values copied to, again and again.
+Reusable buffers for large responses and column values.
 
-New memory costs more than what is read into it: the kernel clears each page, maps it, and takes it back. A piece is
-used again once there is no view of it any more, which a ``bytearray`` knows itself: it cannot change its size before.
+New memory costs more than reading into it: the kernel clears, maps and unmaps each page. A buffer is reused once no
+``memoryview`` of it is left. A ``bytearray`` can tell: it cannot be resized while there is one.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from attrs import define, field
 MOST_PIECES = 4
 """As many as one reader uses at a time: one is read into, two wait, one is decoded."""
 LARGEST = 32 << 20
-"""Bytes of a piece that is worth keeping: an answer is as large only because of a batch that is."""
+"""Bytes of the largest buffer that is kept: only a response with one huge batch is larger."""
 _STEP = 1 << 16
 
 
 @define(eq=False)
 class Memory:
     """
-    Pieces of memory, for the threads of a process.
+    The buffers of a process, shared by its threads.
 
-    :ivar values: for columns, which look there themselves (:class:`logbus.records.columns.Columns`).
+    :ivar values: buffers that :class:`logbus.records.columns.Columns` reuses by itself.
     """
 
     values: list[bytearray] = field(factory=list, init=False)
@@ -31,7 +31,7 @@ class Memory:
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def take(self, size: int) -> memoryview:
-        """So many bytes, with whatever is in them; they are the caller's until all views of them are gone."""
+        """A buffer of ``size`` bytes, not cleared; it is the caller's until all views of it are gone."""
         if size > LARGEST:
             return memoryview(bytearray(size))
         with self._lock:
@@ -40,7 +40,7 @@ class Memory:
                 if len(piece) >= size:
                     return memoryview(piece)[:size]
             if free:
-                # It is too small, as others will be.
+                # Replace one that is too small.
                 self._pieces.remove(free[0])
             piece = bytearray(-(-size // _STEP) * _STEP)
             if len(self._pieces) < MOST_PIECES:

@@ -1,4 +1,4 @@
-"""Offsets by time, asked of the partitions' leaders."""
+"""Looks up offsets by time at the partitions' leaders (ListOffsets)."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ if TYPE_CHECKING:
     from logbus.pipeline.blocking.connection import Connection
 
 LATEST = -1
-"""Instead of a time: the offset that the next record gets (KIP-32)."""
+"""Instead of a time: the end offset (KIP-32)."""
 EARLIEST = -2
-"""Instead of a time: the first offset that is kept."""
+"""Instead of a time: the log start offset."""
 
 
 class OffsetAt(NamedTuple):
     """
+    An offset found by time (Kafka: OffsetAndTimestamp).
+
     :ivar offset: −1: there is no record at or after the time.
-    :ivar timestamp: of the record, in milliseconds since 1970; −1: not said.
+    :ivar timestamp: of the record, in milliseconds since 1970; −1: unknown.
     :ivar epoch: leader epoch there, −1: not known.
     """
 
@@ -41,12 +43,12 @@ def list_offsets(
     brokers: Brokers, wanted: Mapping[TopicPartition, int], committed: bool = False, seconds: float | None = None
 ) -> dict[TopicPartition, OffsetAt]:
     """
-    The first offset at or after a time, for each partition. Leaders that have no answer yet are asked again.
+    The first offset at or after a time, for each partition. Retriable errors are retried.
 
     :param wanted: milliseconds since 1970, :data:`LATEST` or :data:`EARLIEST`.
-    :param committed: the end is the last stable offset: no transaction is open before it.
-    :param seconds: for how long to ask again; default: the settings' patience.
-    :raises ApiError: for the first partition that has no answer.
+    :param committed: the end is the last stable offset (``read_committed``).
+    :param seconds: for how long to retry; default: as the settings say.
+    :raises ApiError: for the first partition that failed.
     :raises Disconnected: a leader cannot be reached.
     """
     answers: dict[TopicPartition, OffsetAt] = {}
@@ -75,7 +77,7 @@ def list_offsets(
 
 
 def _worse(one: Exception | None, other: Exception | None) -> Exception | None:
-    """Of two errors the one that waiting does not help."""
+    """Of two errors the one that is not retriable."""
     if one is None or (other is not None and not is_retriable(other) and is_retriable(one)):
         return other
     return one
@@ -90,9 +92,10 @@ def _ask(
     answers: dict[TopicPartition, OffsetAt],
 ) -> Exception | None:
     """
-    Ask one broker.
+    Send one broker the request for its partitions.
 
-    :param epochs: leader epochs of the partitions to ask for.
+    :param epochs: leader epochs of these partitions.
+    :returns: the worst error.
     """
     topics: dict[str, ListOffsetsTopic] = {}
     for each, epoch in epochs.items():

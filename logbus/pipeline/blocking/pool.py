@@ -1,4 +1,4 @@
-"""The connections of a process, each used by one thread at a time."""
+"""A pool of connections, each used by one thread at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from logbus.pipeline.blocking.connection import Connection
 from logbus.pipeline.blocking.settings import Settings
 
 IDLE_PER_ADDRESS = 4
-"""Connections to keep for a thread to come; more are closed."""
+"""Idle connections that are kept; more are closed."""
 
 Address = tuple[str, int]
 
@@ -25,8 +25,8 @@ class Pool:
 
     def get(self, address: Address) -> Connection:
         """
-        The calling thread's connection to an address: its own, one that nobody holds, or a new one. One with requests
-        on their way stays the same.
+        The calling thread's connection to an address: its own, an idle one, or a new one. A connection with outstanding
+        requests is always returned again.
 
         :raises Disconnected: it cannot be connected to.
         """
@@ -51,7 +51,7 @@ class Pool:
         return connection
 
     def held(self) -> Address | None:
-        """Where the calling thread has a connection already on which nothing is under way."""
+        """An address to which the calling thread has an idle connection."""
         me = threading.get_ident()
         with self._lock:
             for (thread, address), connection in self._held.items():
@@ -60,7 +60,7 @@ class Pool:
         return None
 
     def release(self) -> None:
-        """The calling thread needs its connections no more: others may have them."""
+        """Make the calling thread's connections available to other threads."""
         me = threading.get_ident()
         with self._lock:
             for key in [key for key in self._held if key[0] == me]:
@@ -72,14 +72,14 @@ class Pool:
                     connection.close()
 
     def drop(self, address: Address) -> None:
-        """Close the calling thread's connection to an address, and those that nobody holds."""
+        """Close the calling thread's connection to an address, and the idle ones."""
         with self._lock:
             connection = self._held.pop((threading.get_ident(), address), None)
             for each in [*([] if connection is None else [connection]), *self._idle.pop(address, [])]:
                 each.close()
 
     def close(self) -> None:
-        """Hang up everywhere."""
+        """Close all connections."""
         with self._lock:
             for connection in [*self._held.values(), *(each for some in self._idle.values() for each in some)]:
                 connection.close()

@@ -1,4 +1,4 @@
-"""Produce requests out of batches, and what became of each out of answers. Pure."""
+"""Builds Produce requests of batches, and reads each batch's result from the response. Pure."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from logbus.wire.messages.records import (
 )
 
 _BY_NAME = 12
-"""The last version that names topics by their names."""
+"""The last version of Produce that names topics; later ones use topic ids."""
 _FIRST_PROTOCOL = 11
-"""The last version that leaves it to the client to put partitions into transactions (KIP-890)."""
+"""The last version before KIP-890: the client adds partitions to transactions by AddPartitionsToTxn."""
 
 
 def version_for(highest: int, topics: Iterable[Topic], identity: Identity | None) -> int:
     """
     The version to send a request in.
 
-    :param highest: that both sides speak.
+    :param highest: that both sides support.
     """
     if identity is not None and identity.transactional_id is not None and not identity.is_second:
         highest = min(highest, _FIRST_PROTOCOL)
@@ -72,7 +72,7 @@ def produce_request(
 def failures_of(
     batches: Sequence[Batch], request: ProduceRequest, response: ProduceResponse
 ) -> list[tuple[Batch, PartitionProduceResponse | None, Exception | None]]:
-    """Of each batch of a request, in order: the answer, and the error in it; None: it is written."""
+    """For each batch of a request, in order: its part of the response, and the error; None: it is written."""
     names = {topic.topic_id: topic.name for topic in request.topic_data}
     answers = {
         (topic.name or names.get(topic.topic_id, ""), each.index): each

@@ -1,10 +1,9 @@
 """
-A producer that blocks: encoded batches in, requests to leaders out, and again until they are written.
+A blocking producer of encoded batches, with retries, idempotence and transactions (Kafka: KafkaProducer, Sender).
 
-It belongs to one thread, which has no other meanwhile. Several requests are under way to each broker; whoever sends is
-held up only while more bytes wait than may. What a leader's answer means is for
-:class:`~logbus.pipeline.blocking.lanes.Lane` to say; the first batch that cannot be written ends it all, as it does a
-task.
+It is used by one thread. Several requests are in flight to each broker; :meth:`Producer.send` blocks only while the
+buffer is full. :class:`~logbus.pipeline.blocking.lanes.Lane` decides how responses are handled. The first batch that
+cannot be written fails the producer, and with it the Spark task.
 """
 
 from __future__ import annotations
@@ -32,26 +31,26 @@ from logbus.wire.messages.records import ProduceRequest
 
 _PRODUCE = 0
 _LEADER_SHARE = 0.9
-"""Of the time for a request the leader may use so much: it says itself that time is up, and keeps the connection."""
+"""The part of the request timeout that the leader may use, so that it answers before the client hangs up."""
 _NAP = 0.05
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 _POOLS: dict[Settings, Pool] = {}
-# Answers come in the order of requests: those to Produce shall stand in nobody's way.
+# Responses come in the order of requests: Produce has connections of its own, so as not to delay other requests.
 os.register_at_fork(after_in_child=_POOLS.clear)
 
 
 @frozen
 class Delivery:
     """
-    How batches are sent.
+    How batches are sent; each setting is named after Kafka's.
 
-    :ivar acks: −1: a batch is written when all in-sync replicas have it; 1: when the leader has.
-    :ivar timeout: seconds for which a batch is tried.
-    :ivar retries: how often at most it is sent again.
-    :ivar request_bytes: of several batches in one request.
-    :ivar buffer_bytes: of batches that are not written yet.
-    :ivar in_flight: requests to one broker.
+    :ivar acks: −1: all in-sync replicas; 1: the leader only (``acks``).
+    :ivar timeout: seconds (``delivery.timeout.ms``).
+    :ivar retries: how often at most a batch is sent again (``retries``).
+    :ivar request_bytes: of several batches in one request (``max.request.size``).
+    :ivar buffer_bytes: of batches that are not written yet (``buffer.memory``).
+    :ivar in_flight: requests to one broker (``max.in.flight.requests.per.connection``).
     """
 
     acks: int = -1
@@ -64,7 +63,7 @@ class Delivery:
 
 @frozen
 class _Asked:
-    """A request without an answer yet."""
+    """A request without a response yet."""
 
     request: ProduceRequest
     batches: list[Batch]
@@ -72,7 +71,7 @@ class _Asked:
 
 @define(eq=False)
 class _Leader:
-    """A broker that we send to."""
+    """A broker with its connection and its outstanding requests."""
 
     node_id: int
     connection: Connection
@@ -81,7 +80,9 @@ class _Leader:
 
 class Producer:
     """
-    :param identity: by which brokers know batches again; None: they do not, and may have one twice.
+    Writes batches to partitions.
+
+    :param identity: producer id and epoch; None: not idempotent, so that retries may write duplicates.
     :param clock: seconds.
     """
 
@@ -110,10 +111,10 @@ class Producer:
 
     def send(self, partition: TopicPartition, body: BatchBuilder) -> None:
         """
-        Have a batch written; it may have been when this returns, or not yet.
+        Send a batch, perhaps later; :meth:`flush` waits for it.
 
-        :raises DeliveryFailed: this one or one before it cannot be written.
-        :raises Fenced: another producer has the transactional id now.
+        :raises DeliveryFailed: this batch or an earlier one cannot be written.
+        :raises Fenced: a newer producer has the transactional id.
         :raises TransactionLost: the transaction is not open any more.
         """
         lane = self._lanes.get(partition)
@@ -128,23 +129,23 @@ class Producer:
             self._pump()
 
     def flush(self) -> None:
-        """Wait until all is written; raises what :meth:`send` raises."""
+        """Wait until all batches are written; raises what :meth:`send` raises."""
         while self._busy:
             self._pump()
             self._wait()
 
     def close(self) -> None:
-        """Give the connections back; what is not written is forgotten."""
+        """Release the connections; batches that are not written are dropped."""
         self._busy.clear()
         self._leaders.clear()
         self._order.clear()
         self._pool.release()
         self._brokers.release()
 
-    # Out.
+    # Requests.
 
     def _pump(self) -> None:
-        """Send all that may be sent."""
+        """Send all batches that may be sent now."""
         now = self._clock()
         while True:
             ready: dict[int, list[Lane]] = {}
@@ -172,7 +173,7 @@ class Producer:
             return None
 
     def _join(self, partitions: Iterable[TopicPartition]) -> None:
-        """First protocol: nothing is sent to partitions that are not in the transaction."""
+        """Before KIP-890: add partitions to the transaction before anything is sent to them."""
         identity = self._identity
         if identity is None or identity.transactional_id is None or identity.is_second:
             return
@@ -181,7 +182,7 @@ class Producer:
             self._joined.update(new)
 
     def _send_to(self, node_id: int, lanes: list[Lane], now: float) -> None:
-        """One request for as many of the lanes as it has room for."""
+        """Send one request with as many partitions' batches as fit."""
         leader = self._connect(node_id, lanes, now)
         if leader is None:
             return
@@ -194,7 +195,7 @@ class Producer:
                 break
             name = lane.partition.topic
             try:
-                # Another partition's trouble may have had it forgotten.
+                # An error of another partition may have dropped the topic's metadata.
                 topics[name] = self._brokers.topic(name)
             except Exception as e:
                 self._trouble(lane, e, now)
@@ -231,10 +232,10 @@ class Producer:
             raise Disconnected(f"broker {node_id} is not among the known ones")
         return self._pool.get((node.host, node.port))
 
-    # In.
+    # Responses.
 
     def _wait(self) -> None:
-        """Take the answer that is due longest; without one, wait a little."""
+        """Receive the response to the oldest request; without one, sleep until the next retry."""
         if not self._order:
             if self._busy:
                 soonest = min(lane.not_before for lane in self._busy.values())
@@ -254,7 +255,7 @@ class Producer:
             self._returned(batch, error)
 
     def _lost(self, leader: _Leader, error: Disconnected) -> None:
-        """Nothing more comes from a broker: what was under way there is in doubt."""
+        """Handle a lost connection: the batches in flight on it may or may not be written."""
         del self._leaders[leader.node_id]
         self._order = deque(each for each in self._order if each != leader.node_id)
         leader.connection.close()
@@ -286,10 +287,10 @@ class Producer:
         if hint is None or not self._brokers.moved(partition, hint.leader_id, hint.leader_epoch, nodes):
             self._brokers.forget(partition)
 
-    # When nothing comes of it.
+    # Errors.
 
     def _trouble(self, lane: Lane, error: Exception, now: float) -> None:
-        """A batch could not even be sent."""
+        """Handle an error before a partition's batch was sent."""
         if not is_retriable(error):
             raise self._failure(lane.waiting[0], error) from error
         lane.waiting[0].trouble = error

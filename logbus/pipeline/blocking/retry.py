@@ -1,4 +1,4 @@
-"""Which failures are worth another attempt, and how long to wait before it."""
+"""Retries: which errors are retriable, with exponential backoff until a deadline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def is_retriable(error: BaseException) -> bool:
-    """Whether the same request may succeed later, perhaps with newer metadata or over another connection."""
+    """Whether the request may succeed later, perhaps with newer metadata or over another connection."""
     if isinstance(error, ApiError):
         return error.code.retriable
     return isinstance(error, (Disconnected, Unreachable))
@@ -25,10 +25,10 @@ def is_retriable(error: BaseException) -> bool:
 
 def api_error(code: int, what: str, message: str | None = None) -> ApiError:
     """
-    The error that a response's code stands for.
+    The exception for an error code of a response.
 
-    :param what: what was asked for, such as ``topic orders``; the sentence begins with it.
-    :param message: the broker's own words; default: the code's sentence.
+    :param what: what was requested, such as ``topic orders``; the message begins with it.
+    :param message: the broker's error message; default: the code's description.
     """
     error = error_of(code)
     said = message or (f"{error.message} ({error.code.name})" if error.code == code else error.message)
@@ -38,9 +38,9 @@ def api_error(code: int, what: str, message: str | None = None) -> ApiError:
 @define
 class Patience:
     """
-    Another attempt, and another, until a deadline: pauses double, and are not the same for all of many workers.
+    Counts failed attempts and waits between them, with exponential backoff and jitter, until a deadline.
 
-    :ivar attempt: how many failed so far.
+    :ivar attempt: failed attempts so far.
     """
 
     settings: Settings
@@ -51,15 +51,17 @@ class Patience:
     @classmethod
     def of(cls, settings: Settings, seconds: float | None = None) -> Patience:
         """
-        :param seconds: until the deadline; default: the settings'.
+        A timer that starts now.
+
+        :param seconds: until the deadline; default: as the settings say.
         """
         return cls(settings, time.monotonic() + (settings.patience if seconds is None else seconds))
 
     def failed(self, error: Exception) -> None:
         """
-        Wait before the next attempt; called while ``error`` is handled.
+        Wait before the next attempt.
 
-        :raises Exception: ``error`` itself: it is not worth another attempt, or it is too late for one.
+        :raises Exception: ``error`` itself: it is not retriable, or the deadline has passed.
         """
         pause = min(self.settings.backoff_max, self.settings.backoff * (1 << min(self.attempt, 16)))
         pause *= random.uniform(0.8, 1.2)
@@ -69,16 +71,16 @@ class Patience:
         self.sleep(pause)
 
     def succeeded(self) -> None:
-        """Something went well: begin anew."""
+        """Reset the attempts and the deadline after a success."""
         self.attempt = 0
         self.deadline = time.monotonic() + self.settings.patience
 
 
 def until_done(settings: Settings, ask: Callable[[], T], seconds: float | None = None) -> T:
     """
-    Ask until there is an answer, or an error that waiting does not help.
+    Call ``ask`` until it succeeds or raises an error that is not retriable.
 
-    :param seconds: for how long; default: the settings' patience.
+    :param seconds: for how long; default: as the settings say.
     """
     patience = Patience.of(settings, seconds)
     while True:

@@ -1,8 +1,8 @@
 """
-What a client says, and hears, to prove who it is: PLAIN (RFC 4616) and SCRAM (RFC 5802). Pure.
+The client side of SASL PLAIN (RFC 4616) and SCRAM (RFC 5802). Pure.
 
-A conversation is a generator: it yields what to send and is sent what came back. It ends when the client is satisfied,
-and raises :class:`~logbus.pipeline.errors.AuthenticationFailed` when it is not.
+An exchange is a generator: it yields the client's messages and is sent the server's. It returns on success and raises
+:class:`~logbus.pipeline.errors.AuthenticationFailed` on failure.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ Conversation = Generator[bytes, bytes, None]
 
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _MAX_ITERATIONS = 1_000_000
-"""A server that asks for more keeps us busy for seconds and more."""
+"""More iterations would take seconds of processor time."""
 
 
 def conversation(mechanism: str, username: str, password: str, nonce: str) -> Conversation:
     """
+    Begin an exchange.
+
     :param mechanism: one of :data:`logbus.pipeline.blocking.settings.MECHANISMS`.
     :param nonce: random text, for SCRAM: printable, without commas.
     """

@@ -1,4 +1,4 @@
-"""TLS as a client."""
+"""Makes the TLS context of a client from PEM settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_
 
 def context(tls: Tls) -> ssl.SSLContext:
     """
-    What a connection is wrapped by.
+    The context that a connection's socket is wrapped with.
 
     :raises OptionError: a certificate or key cannot be read; names the option.
     """
@@ -52,7 +52,7 @@ def _trying(option: str, load: Callable[[], None]) -> None:
 
 @contextlib.contextmanager
 def _as_file(pem: str) -> Iterator[str]:
-    """Python reads keys from files only: one that nobody else may read, for a moment."""
+    """A temporary file, readable by this user only, since ``ssl`` loads keys from files only."""
     handle, path = tempfile.mkstemp(prefix="logbus-", suffix=".pem")
     try:
         with os.fdopen(handle, "w") as file:

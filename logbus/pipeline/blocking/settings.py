@@ -1,4 +1,4 @@
-"""How to reach brokers, as Kafka's clients are told; a value that pickles. Pure."""
+"""How to reach brokers, read from the ``kafka.*`` options of Kafka's clients; can be pickled. Pure."""
 
 from __future__ import annotations
 
@@ -111,16 +111,16 @@ TABLE = Table(
         Option("send.buffer.bytes", integer(-1, 2**31 - 1), -1, "The socket's send buffer; -1: the system decides."),
     ]
 )
-"""What of ``kafka.*`` says how to reach brokers; times become seconds."""
+"""The ``kafka.*`` options about connections; times become seconds."""
 
 
 @frozen
 class Tls:
     """
-    How to talk TLS. Files are read where the connection is made.
+    TLS settings. Files are read where the connection is made.
 
-    :ivar trusted_file: PEM, None: the system's, or ``trusted``, which is PEM text.
-    :ivar check_host: hold the certificate against the host's name.
+    :ivar trusted_file: CA certificates in a PEM file; None: ``trusted``, which is PEM text, or else the system's.
+    :ivar check_host: verify that the certificate is of the host's name.
     """
 
     trusted_file: str | None = None
@@ -136,7 +136,7 @@ class Tls:
 
 @frozen
 class Sasl:
-    """Who we are: one of :data:`MECHANISMS`, a user, and a password."""
+    """SASL credentials: one of :data:`MECHANISMS`, a user, and a password."""
 
     mechanism: str
     username: str
@@ -146,12 +146,13 @@ class Sasl:
 @frozen
 class Settings:
     """
-    :ivar bootstrap: hosts and ports, asked in order until one answers.
-    :ivar tls: None: none.
-    :ivar sasl: None: nobody asks who we are.
-    :ivar request_timeout: seconds, as all times here.
-    :ivar patience: for how long what may succeed later is tried again.
-    :ivar max_idle: after which a connection is closed.
+    How to connect to a cluster; times are in seconds.
+
+    :ivar bootstrap: hosts and ports, tried in order until one answers.
+    :ivar tls: None: no TLS.
+    :ivar sasl: None: no authentication.
+    :ivar patience: for how long retriable errors are retried (``default.api.timeout.ms``).
+    :ivar max_idle: after which an idle connection is closed.
     """
 
     bootstrap: tuple[tuple[str, int], ...]
@@ -170,7 +171,7 @@ class Settings:
     @classmethod
     def from_options(cls, given: Mapping[str, str], prefix: str = "") -> Settings:
         """
-        Read Kafka's names; those of :data:`TABLE` are meant, others are passed over.
+        Read the options of :data:`TABLE`; others are ignored.
 
         :param prefix: of the names, such as ``kafka.``.
         :raises OptionError: names the option that is wrong or missing, and what it takes.

@@ -1,8 +1,8 @@
 """
-What a producer asks of coordinators: who it is, and, for transactions, what is in them and how they end.
+A producer's requests to coordinators: InitProducerId, AddPartitionsToTxn, TxnOffsetCommit, EndTxn and OffsetFetch.
 
-Each request may be sent again: coordinators know one that they have served. By which of the two protocols a
-transaction is kept (KIP-890) is the brokers' to say, and told by :attr:`Identity.is_second`.
+All of them can be retried, since coordinators recognize a repeated request. :attr:`Identity.is_second` says whether the
+cluster uses the second transaction protocol (KIP-890, ``transaction.version`` 2).
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ _FENCED = frozenset(
 )
 _LOST = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE})
 _SECOND = 2
-"""The level of ``transaction.version`` from which transactions are kept by the second protocol."""
+"""The level of the feature ``transaction.version`` from which the second protocol is used."""
 _OFFSET_FETCH = 9
 _BY_CLIENTS = 3
 """The last version of AddPartitionsToTxn that is for clients."""
 _GROUPS, _TOPIC_IDS = 8, 10
-"""Versions of OffsetFetch from which several groups, and topics by id, are asked for."""
+"""The first versions of OffsetFetch with several groups, and with topic ids."""
 
 
 @frozen
 class Identity:
     """
-    Who a producer is to brokers.
+    A producer id with its epoch (Kafka: ProducerIdAndEpoch), and the transactional id.
 
     :ivar transactional_id: None: it has no transactions.
-    :ivar is_second: transactions are kept by the second protocol: producing to a partition puts it into the
-        transaction, and each has an epoch of its own.
+    :ivar is_second: the second protocol (KIP-890): producing to a partition adds it to the transaction, and each
+        transaction has its own epoch.
     """
 
     producer_id: int
@@ -65,9 +65,9 @@ class Identity:
 @frozen
 class Committed:
     """
-    An offset that a group committed.
+    A committed offset of a group.
 
-    :ivar metadata: what the one that committed it wrote beside.
+    :ivar metadata: the text that was committed with it.
     """
 
     partition: TopicPartition
@@ -76,7 +76,7 @@ class Committed:
 
 
 def failure_of(error: ApiError, transactional_id: str | None) -> Exception:
-    """What an error means to one that has a transaction; others are given back as they are."""
+    """The pipeline's exception for an error of a transactional producer; other errors are returned as they are."""
     if transactional_id is None:
         return error
     if error.code in _FENCED:
@@ -96,9 +96,9 @@ def failure_of(error: ApiError, transactional_id: str | None) -> Exception:
 
 def begin_numbering(brokers: Brokers, seconds: float | None = None) -> Identity:
     """
-    A producer id for batches that are known again.
+    Get a producer id for idempotent writes (InitProducerId without a transactional id).
 
-    :param seconds: for how long to ask again; default: the settings' patience. So in all functions here.
+    :param seconds: for how long to retry; default: as the settings say. So in all functions here.
     """
 
     def ask() -> InitProducerIdResponse:
@@ -115,10 +115,11 @@ def begin_numbering(brokers: Brokers, seconds: float | None = None) -> Identity:
 
 def take_over(brokers: Brokers, transactional_id: str, timeout: float, seconds: float | None = None) -> Identity:
     """
-    Become the one producer with a transactional id: whoever had it is fenced, and what it left open is aborted.
+    Get the producer id of a transactional id (InitProducerId; Kafka: initTransactions). Earlier producers with this id
+    are fenced, and their open transactions aborted.
 
-    :param timeout: seconds after which the coordinator aborts a transaction that nobody ends.
-    :raises OptionError: the brokers do not let it be as long.
+    :param timeout: ``transaction.timeout.ms`` in seconds.
+    :raises OptionError: it is more than the brokers' ``transaction.max.timeout.ms``.
     """
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=int(timeout * 1000))
     answer, features = _of_coordinator(brokers, transactional_id, request, _code_of, seconds)
@@ -130,7 +131,7 @@ def add_partitions(
     brokers: Brokers, identity: Identity, partitions: Iterable[TopicPartition], seconds: float | None = None
 ) -> None:
     """
-    First protocol: partitions are to be in the transaction, before anything is sent there.
+    Add partitions to the transaction before anything is sent there; needed in the first protocol only.
 
     :raises Fenced: another producer has the transactional id now.
     """
@@ -154,7 +155,7 @@ def add_offset(
     seconds: float | None = None,
 ) -> None:
     """
-    An offset of a group is to be committed with the transaction.
+    Add a group's offset to the transaction (TxnOffsetCommit): it is committed with it.
 
     :raises Fenced: another producer has the transactional id now.
     :raises TransactionLost: the transaction is not open any more.
@@ -189,7 +190,7 @@ def add_offset(
 
 def end(brokers: Brokers, identity: Identity, *, commit: bool, seconds: float | None = None) -> None:
     """
-    Commit a transaction, or abort it. Once this returns it is certain to happen.
+    Commit or abort a transaction (EndTxn). Once this returns, the outcome is durable.
 
     :raises Fenced: another producer has the transactional id now: it was aborted.
     :raises TransactionLost: the transaction is not open any more.
@@ -200,17 +201,17 @@ def end(brokers: Brokers, identity: Identity, *, commit: bool, seconds: float | 
         producer_epoch=identity.epoch,
         committed=commit,
     )
-    # From version 5 on the epoch grows with the end: only a transaction of the second protocol may be ended so.
+    # From version 5 on the epoch is bumped, which only the second protocol allows.
     highest = None if identity.is_second else 4
     _of_coordinator(brokers, identity.transactional_id or "", request, _code_of, seconds, highest)
 
 
 def committed_offsets(brokers: Brokers, group: str, seconds: float | None = None) -> list[Committed]:
-    """All that a group has committed; what transactions are still to decide is waited for (KIP-447)."""
+    """All committed offsets of a group; offsets in open transactions are waited for (KIP-447)."""
 
     def ask() -> OffsetFetchResponse:
         connection = brokers.coordinator(GROUP, group)
-        # From version 10 on the answer has the topics' ids instead of their names.
+        # From version 10 on the response has topic ids instead of names.
         version = min(connection.version(_OFFSET_FETCH), _TOPIC_IDS - 1)
         if version >= _GROUPS:
             request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group)], require_stable=True)
@@ -233,7 +234,7 @@ def committed_offsets(brokers: Brokers, group: str, seconds: float | None = None
     ]
 
 
-# What answers say.
+# Error codes of responses.
 
 
 def _of_coordinator(
@@ -255,7 +256,7 @@ def _code_of(answer: Any) -> int:
 
 
 def _worst(codes: Iterable[int]) -> int:
-    """Of several error codes the one that decides: one that cannot be waited for before one that can."""
+    """Of several error codes the one to report: one that is not retriable, if there is one."""
     errors = [code for code in codes if code]
     return next((code for code in errors if not is_retriable(error_of(code))), errors[0] if errors else 0)
 

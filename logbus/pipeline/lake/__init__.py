@@ -1,1 +1,1 @@
-"""Tables of Parquet files, whose manifests say which offsets of which topics are in them."""
+"""Tables of Parquet files with a commit log, which records the offsets of topics in them."""

@@ -1,9 +1,9 @@
 """
-Few large files out of many small ones.
+Compacts a table: rewrites many small Parquet files as few large ones.
 
-Loading makes a file for each task and hour. Directories with several small files are read and written anew, and one
-commit puts the new files in the place of the old ones. Who reads the table by its commits sees no difference; who reads
-the directory while it happens may miss rows for a moment, but sees none twice.
+Loading makes a file for each task and hour. Directories with several small files are rewritten, and one commit replaces
+the old files by the new ones. Readers of the commits see no difference; readers of the directory may miss rows for a
+moment while it happens, but see none twice.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SORTED_BY = ("topic", "partition", "offset")
 
 @frozen
 class CompactionReport:
-    """Files and their bytes before and after, of the directories that were written anew."""
+    """Files and bytes before and after, of the directories that were rewritten."""
 
     table: str
     directories: int
@@ -45,9 +45,7 @@ class CompactionReport:
 def worth_while(
     files: Iterable[DataFile], min_files: int = MIN_FILES, target_bytes: int = TARGET_BYTES
 ) -> dict[str, list[DataFile]]:
-    """
-    By directory, the files that are worth being made fewer: those below half the target, where there are enough.
-    """
+    """The files to compact, by directory: those below half the target, where there are at least ``min_files``."""
     small: dict[str, list[DataFile]] = {}
     for each in files:
         if each.size < target_bytes // 2:

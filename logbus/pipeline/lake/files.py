@@ -1,9 +1,8 @@
 """
-The files of a table, wherever Spark keeps them: this machine's file system, or one that Hadoop knows.
+The file system of a table: local, or one that Hadoop supports (Spark: CheckpointFileManager).
 
-What a table needs of a file system: that a file can appear whole or not at all, and only if there is none of its name.
-Of this machine's that is a link; of Hadoop's a rename that does not overwrite (HDFS keeps that promise; object stores
-such as S3 do not).
+A table needs to create a file atomically, and only if there is none of that name. Locally that is a hard link; with
+Hadoop a rename that does not overwrite, which HDFS guarantees and object stores such as S3 do not.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 UNSAFE = frozenset({"s3", "s3a", "s3n", "gs", "wasb", "wasbs", "oss", "cosn"})
-"""Schemes of stores whose rename is a copy, or overwrites."""
+"""URL schemes of stores whose rename is a copy, or overwrites."""
 
 
 _DRAFT = ".draft-"
@@ -36,51 +35,51 @@ class Files(Protocol):
 
     @property
     def url(self) -> str:
-        """The directory, as Spark is told it."""
+        """The directory's URL, as Spark takes it."""
 
     def names(self, directory: str) -> list[str]:
-        """What is in a directory, sorted; nothing if it does not exist."""
+        """The names in a directory, sorted; none if it does not exist."""
 
     def walk(self, directory: str) -> Iterator[tuple[str, int]]:
-        """The files below a directory, by their paths, with their sizes."""
+        """The paths and sizes of all files below a directory."""
 
     def read(self, path: str) -> bytes:
         """
-        A file.
+        The content of a file.
 
         :raise FileNotFoundError: there is none.
         """
 
     def create(self, path: str, content: bytes) -> None:
         """
-        Make a file appear, whole, with its directories; it is durable then.
+        Create a file atomically and durably, with its directories.
 
-        :raise FileExistsError: there is one; or somebody has tidied up meanwhile, and one has to look again.
+        :raise FileExistsError: there is one; or another job has deleted the draft meanwhile: refresh and retry.
         """
 
     def move(self, source: str, target: str) -> None:
         """
-        Move a file; done already if only the target is there.
+        Move a file; does nothing if only the target exists.
 
-        :raise FileNotFoundError: neither is there.
+        :raise FileNotFoundError: neither exists.
         """
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a directory with all that is in it, if it is there."""
+        """Delete a file, or a directory with its content, if it exists."""
 
     def sync(self, paths: Iterable[str]) -> None:
-        """Make files that were written and closed durable, and that they are where they are."""
+        """Flush closed files and their directory entries to disk."""
 
 
 @define
 class LocalFiles:
-    """This machine's."""
+    """Files below a local directory."""
 
     root: Path
 
     @property
     def url(self) -> str:
-        # Not as_uri(): Hadoop does not decode what it would encode.
+        # Not as_uri(): Hadoop does not decode percent-encoding.
         return f"file://{self.root.absolute()}"
 
     def names(self, directory: str) -> list[str]:
@@ -109,7 +108,7 @@ class LocalFiles:
                     out.flush()
                     os.fsync(out.fileno())
             except OSError as e:
-                # That a disk is full is told without its name.
+                # An error such as "disk full" lacks the file's name.
                 raise OSError(e.errno, e.strerror, str(target)) from e
             try:
                 os.link(draft, target)
@@ -150,12 +149,12 @@ class LocalFiles:
 
 
 def draft_of(name: str) -> str:
-    """The name of a file that is being written and will be called ``name``."""
+    """The temporary name of a file that will be called ``name``."""
     return f"{_DRAFT}{name}.{uuid.uuid4().hex}"
 
 
 def is_draft(name: str) -> bool:
-    """Whether a file was left by a job that was killed before it was whole."""
+    """Whether a name is a temporary one, of a file that a killed job left."""
     return name.startswith(_DRAFT)
 
 
@@ -169,9 +168,9 @@ def _sync(path: Path) -> None:
 
 def files_at(spark: SparkSession, url: str) -> Files:
     """
-    The files at a URL or a path.
+    The file system at a URL or path.
 
-    :raise LakeError: they are in a store that is not known, or cannot keep what a table promises.
+    :raise LakeError: it is unknown, or lacks an atomic rename.
     """
     from logbus.pipeline.lake.hadoop import HadoopFiles, java_errors
 

@@ -1,4 +1,4 @@
-"""Files of a file system that Hadoop has a driver for, through Spark's own gateway to Java."""
+"""A file system that Hadoop has a driver for, such as HDFS, used through Spark's Java gateway."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @contextmanager
 def java_errors(what: str) -> Iterator[None]:
-    """Errors of Java's as those that Python has for the same, or that are ours."""
+    """Turn Java exceptions into Python's FileExistsError and FileNotFoundError, or LakeError."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
-    except PySparkException as e:  # What Spark knows of Java's errors, such as those of wrong arguments.
+    except PySparkException as e:  # PySpark converts some Java exceptions, such as IllegalArgumentException.
         raise LakeError(f"{what}: {gist(str(e))}") from e
     except Py4JJavaError as e:
         kind = e.java_exception.getClass().getSimpleName()
@@ -36,7 +36,7 @@ def java_errors(what: str) -> Iterator[None]:
 
 @define
 class HadoopFiles:
-    """See :class:`.Files`; a rename that does not overwrite is the file system's own."""
+    """See :class:`.Files`; files are created by Hadoop's rename that does not overwrite."""
 
     spark: SparkSession = field(repr=False)
     url: str
@@ -110,7 +110,7 @@ class HadoopFiles:
             try:
                 self._rename(before, after)
             except (FileNotFoundError, FileExistsError):
-                # Another job was before us: it is done if only the target is left.
+                # Another job was faster: the file is moved if only the target exists.
                 if self._fs.exists(before) or not self._fs.exists(after):
                     raise
 
@@ -119,4 +119,4 @@ class HadoopFiles:
             self._fs.delete(self._path(path), True)
 
     def sync(self, paths: Iterable[str]) -> None:
-        """A file of HDFS is durable when it is closed, as far as it is ever."""
+        """Does nothing: HDFS makes a file as durable as it can when it is closed."""

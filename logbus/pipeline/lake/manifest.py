@@ -1,13 +1,13 @@
 """
-What a table consists of, as a log of commits; pure.
+The commits of a table and the state they result in, as JSON. Pure.
 
-Each commit is one JSON document with a number, the one after the last. It says which files came and went and, of the
-topics, which offsets the files hold: so records and offsets are committed together, by one file that appears whole or
-not at all. The state of the table is what all commits in order make; a snapshot is such a state, to begin from.
+Each commit is a JSON document, numbered without gaps. It names the files that were added and removed, and the offsets
+of topics in them: so records and offsets are committed together, by one file that is created atomically. The state of
+the table results from all commits in order; a snapshot is a saved state to start from.
 
-A commit of kind ``claim`` changes nothing: a job writes it before it begins. The number is then taken, and the job that
-worked before cannot commit what it has not committed yet. One of kind ``loss`` names offsets that cannot be loaded any
-more, and shall not be asked for again.
+A commit of kind ``claim`` changes nothing: a job writes it before it starts. It takes the next number, so that the job
+which worked before can no longer commit. A commit of kind ``loss`` names offsets that are gone, and are not to be
+loaded again.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from logbus.pipeline.errors import LakeError
 from logbus.pipeline.lake.ranges import Offsets
 
 FORMAT = 1
-"""Of the JSON. A table of a newer one is left alone."""
+"""The version of the JSON format. A table of a newer version is neither read nor written."""
 
 
 class Kind(Enum):
-    """Why there is a commit."""
+    """The kind of a commit."""
 
     CLAIM = "claim"
     LOAD = "load"
@@ -52,9 +52,9 @@ class DataFile:
 @frozen
 class TopicOffsets:
     """
-    What of a topic is in a table.
+    The offsets of one topic that are in a table.
 
-    :ivar topic_id: tells a topic from one of the same name that was deleted; "" where brokers give none.
+    :ivar topic_id: tells a topic from a deleted one of the same name; "" for brokers without topic ids.
     :ivar partitions: the offsets by partition.
     """
 
@@ -63,9 +63,9 @@ class TopicOffsets:
 
     def merged(self, name: str, other: TopicOffsets) -> TopicOffsets:
         """
-        What both hold.
+        The union of two.
 
-        :raise LakeError: an offset is in both, or they are of different topics.
+        :raise LakeError: an offset is in both, or the topic ids differ.
         """
         if other.topic_id != self.topic_id:
             raise LakeError(
@@ -87,16 +87,15 @@ class Commit:
     One change of a table.
 
     :ivar number: from 1 on, without gaps.
-    :ivar at_ms: when, in milliseconds since 1970; only to be read by people.
-    :ivar writer: the job's run; unique.
+    :ivar at_ms: when, in milliseconds since 1970; for information only.
+    :ivar writer: the unique id of the job's claim.
     :ivar staging: the directory below the table in which the new files are until they are moved; "" for none.
-    :ivar added: the new files, by the paths they are to have.
+    :ivar added: the new files, by their final paths.
     :ivar removed: paths of files that are no longer part of the table.
-    :ivar offsets: what the new files hold, by topic; of a compaction nothing, as the table held it before; of a loss
-        what is gone.
-    :ivar records: rows in the new files;  ``quarantined``: those of them that could not be read.
-    :ivar schema: of the table from here on, as Spark's JSON; None: as it was.
-    :ivar batch: whoever numbers its batches itself, and the number of this one; so it is not written twice.
+    :ivar offsets: the offsets in the new files, by topic; empty for a compaction; of a loss the offsets that are gone.
+    :ivar records: rows in the new files;  ``quarantined``: those of them whose value could not be read.
+    :ivar schema: of the table from here on, as Spark's JSON; None: unchanged.
+    :ivar batch: the query and number of a streaming batch, so that it is not written twice.
     """
 
     number: int
@@ -169,13 +168,13 @@ class State:
     A table after a commit.
 
     :ivar number: the last commit's; 0 before the first.
-    :ivar writer: who wrote it.
-    :ivar files: what the table consists of, by path.
-    :ivar offsets: what is in it, or lost, by topic.
-    :ivar lost: what of these is lost.
+    :ivar writer: of the last commit.
+    :ivar files: the table's files, by path.
+    :ivar offsets: the offsets that are in it or lost, by topic.
+    :ivar lost: those of them that are lost.
     :ivar schema: of its rows, as Spark's JSON; None before the first.
-    :ivar batches: the latest of whoever numbers its batches itself.
-    :ivar last_change: the last commit that was no claim: its files may not have been moved yet.
+    :ivar batches: the number of the last batch of each streaming query.
+    :ivar last_change: the last commit that is not a claim; its files may not have been moved yet.
     """
 
     number: int = 0
@@ -189,9 +188,9 @@ class State:
 
     def after(self, commit: Commit) -> State:
         """
-        The table after one more commit.
+        The state after one more commit.
 
-        :raise LakeError: it is not the next, or contradicts what is there.
+        :raise LakeError: it is not the next commit, or contradicts the state.
         """
         if commit.number != self.number + 1:
             raise LakeError(f"commit {commit.number} cannot follow commit {self.number}")
@@ -215,7 +214,7 @@ class State:
         )
 
     def held(self, topic: str, partition: int) -> Offsets:
-        """What need not be loaded of a partition: what the table has, and what is lost."""
+        """The offsets of a partition that need not be loaded: those in the table, and lost ones."""
         known = self.offsets.get(topic)
         return Offsets() if known is None else known.partitions.get(partition, Offsets())
 

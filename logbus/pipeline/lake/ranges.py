@@ -1,6 +1,4 @@
-"""
-Sets of offsets, as ranges: what of a partition is in a table.
-"""
+"""A set of a partition's offsets, kept as disjoint ranges."""
 
 from __future__ import annotations
 
@@ -9,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from attrs import frozen
 
 Range = tuple[int, int]
-"""The first offset, and the one behind the last."""
+"""The first offset, and the one after the last."""
 
 
 def _joined(ranges: Iterable[Range]) -> Iterator[Range]:
-    """Sorted ranges, those that touch or overlap made one."""
+    """Sort ranges, and merge those that touch or overlap."""
     open_range: Range | None = None
     for start, end in sorted(each for each in ranges if each[0] < each[1]):
         if open_range is not None and start <= open_range[1]:
@@ -31,7 +29,7 @@ class Offsets:
     """
     A set of offsets of one partition.
 
-    :ivar ranges: disjoint, none empty, none beside another, rising.
+    :ivar ranges: sorted and disjoint; none is empty or touches another.
     """
 
     ranges: tuple[Range, ...] = ()
@@ -39,7 +37,7 @@ class Offsets:
     @classmethod
     def of(cls, *ranges: Range) -> Offsets:
         """
-        The offsets of any ranges.
+        The offsets in any ranges.
 
         :raise ValueError: a range is negative.
         """
@@ -81,10 +79,10 @@ class Offsets:
 
     @property
     def start(self) -> int:
-        """The first offset; 0 of none."""
+        """The first offset; 0 if empty."""
         return self.ranges[0][0] if self.ranges else 0
 
     @property
     def end(self) -> int:
-        """Behind the last offset; 0 of none."""
+        """The offset after the last; 0 if empty."""
         return self.ranges[-1][1] if self.ranges else 0

@@ -1,8 +1,8 @@
 """
-Whether rows of one schema can go into a table of another; pure: schemas are Spark's JSON.
+Schema evolution of a table: which schemas new rows may have. Schemas are Spark's JSON. Pure.
 
-A table may get columns, which older rows then have as null, and rows may lack some. A column's type stays. Names that
-differ in case only are one name to Spark, and so cannot be two columns.
+New rows may add columns, which are null in older rows, or lack some. A column's type cannot change. Names that differ
+in case only are the same name in Spark, so they cannot be two columns.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from logbus.pipeline.errors import LakeError
 
 def merged(table: str, old: Any, new: Any) -> Any:
     """
-    The schema of a table that had one schema and gets rows of another.
+    Merge the schema of new rows into the table's.
 
     :param old: of the table; None before its first rows.
-    :raise LakeError: a column would change its type, or comes in two spellings; it names the column and both.
+    :raise LakeError: a column would change its type, or its name differs in case; it names the column and both.
     """
     if old is None:
         return new
@@ -53,7 +53,7 @@ def _field(table: str, path: str, old: Any, new: Any) -> Any:
 
 
 def _bare(kind: Any) -> Any:
-    """A type without what is said about it: whether nulls may be in it, and comments."""
+    """A type without nullability and metadata."""
     if isinstance(kind, dict):
         return {
             key: _bare(value)

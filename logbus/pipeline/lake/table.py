@@ -1,28 +1,28 @@
 """
-A table: a directory of Parquet files, and beside them the log of its commits.
+A table of the lake: a directory of Parquet files with a commit log beside them.
 
 ::
 
-    date=2026-11-21/hour=13/part-....parquet   what any reader of Parquet sees
-    _quarantine/date=.../...                   records that could not be read, and why
+    date=2026-11-21/hour=13/part-....parquet   the rows, for any reader of Parquet
+    _quarantine/date=.../...                   records whose value could not be read, and why
     _logbus/commits/00000000000000000012.json  a commit
-    _logbus/snapshots/00000000000000000010.json  what commits up to it make
+    _logbus/snapshots/00000000000000000010.json  the state after a commit
     _logbus/staging/<writer>/...               files that are not committed, or not yet moved into place
 
-Spark and other readers pass over names that begin with ``_``. A job works like this:
+Spark and other readers ignore names that begin with ``_``. A job works like this:
 
-1. :meth:`Table.claim`: finish what the last commit began, and take the next number. A job that worked before and lives
-   on cannot commit any more, and what it has written is deleted.
+1. :meth:`Table.claim`: finish the last commit, and take the next number. An earlier job that is still running can no
+   longer commit, and its uncommitted files are deleted.
 2. Write Parquet files below :attr:`Table.staging`.
-3. :meth:`Table.commit`: one file appears that names them and the offsets in them; then they are moved into place.
+3. :meth:`Table.commit`: atomically create a file that names them and the offsets in them; then move them into place.
 
-Killed before 3, nothing has happened; the next claim deletes what lies in staging. Killed within, the commit either is
-there, and the next claim moves the files, or is not. A file is in one place at any time, so who reads the directory
-without looking at the commits never sees a record of a load twice.
+If the job is killed before step 3, nothing has changed, and the next claim deletes the staged files. If it is killed
+during step 3, the commit either exists, and the next claim moves the files, or it does not. A file is in one place at
+any time, so readers that list the directory without the commits never see a loaded record twice.
 
-A job may stand still at any point, and go on long after others have claimed the table. It can still move the files of
-its last commit, which is what they have done already. It deletes nothing that came after: names of files are unique,
-and a claim lists what to delete before it takes its number, so only what jobs before it have written.
+A job may be suspended at any point, and continue long after others have claimed the table. It can still move the files
+of its last commit, which the others have moved already. It deletes nothing newer: file names are unique, and a claim
+lists the files to delete before it takes its number, so that it lists files of earlier jobs only.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SNAPSHOT_EVERY = 50
 """Commits between snapshots."""
 
 KEEP = 100
-"""Commits that are kept behind a snapshot, for people and for readers that are on their way."""
+"""Commits that are kept before a snapshot, for people and for readers that are under way."""
 
 _DIGITS = 20
 _WILD = frozenset("*?[]{}\\")
@@ -73,11 +73,13 @@ def _now_ms() -> int:
 @define(eq=False)
 class Table:
     """
+    A table and this job's claim to it.
+
     :param files: its directory.
     :param clock: milliseconds since 1970.
 
-    :ivar state: as of the last look.
-    :ivar writer: this job's claim; unique.
+    :ivar state: as of the last refresh.
+    :ivar writer: the unique id of this job's claim.
     """
 
     files: Files
@@ -89,9 +91,9 @@ class Table:
     @classmethod
     def at(cls, spark: SparkSession, url: str) -> Table:
         """
-        The table at a URL or a path; a directory that does not exist is an empty one.
+        The table at a URL or a path; a directory that does not exist is an empty table.
 
-        :raise LakeError: it holds files, but is no table, or is damaged; or its name would not be read as one.
+        :raise LakeError: it is a directory of other files, is damaged, or has wildcards in its name.
         """
         if wild := sorted(_WILD & set(url)):
             raise LakeError(f"{url!r} cannot be the name of a table: Spark takes {' and '.join(wild)} for patterns")
@@ -102,7 +104,7 @@ class Table:
     @classmethod
     def existing(cls, spark: SparkSession, url: str) -> Table:
         """
-        The table at a URL or a path, which somebody has written to.
+        The table at a URL or a path, which must exist.
 
         :raise LakeError: there is none, or it is damaged.
         """
@@ -118,12 +120,12 @@ class Table:
 
     @property
     def staging_url(self) -> str:
-        """The same for Spark."""
+        """The staging directory as a URL."""
         return f"{self.files.url}/{self.staging}"
 
     def refresh(self) -> State:
         """
-        Look what is there.
+        Read the commits that were added since the last refresh.
 
         :raise LakeError: a commit is missing or damaged.
         """
@@ -132,7 +134,7 @@ class Table:
                 self.state = self._read()
                 return self.state
             except FileNotFoundError as e:
-                problem = e  # Commits were deleted behind a newer snapshot while we read them.
+                problem = e  # Another job wrote a newer snapshot, and deleted old commits while they were read.
         raise LakeError(f"{self.files.url}: {problem}: it is listed, and cannot be read")
 
     def _read(self) -> State:
@@ -155,13 +157,13 @@ class Table:
 
     def claim(self) -> None:
         """
-        Become the one job that writes: finish the last commit, and end what other jobs were about to commit.
+        Become the only job that can commit: finish the last commit, and make the commits of earlier jobs fail.
 
-        Whoever comes last has it.
+        The last job to claim a table has it.
         """
         self.writer = uuid.uuid4().hex
         while True:
-            # Listed before the number is taken: what a job writes that claims after us is not among it.
+            # Listed before the number is taken, so that no files of a later job are among them.
             left = [f"{STAGING}/{name}" for name in self.files.names(STAGING)]
             for directory in (COMMITS, SNAPSHOTS):
                 left += [f"{directory}/{name}" for name in self.files.names(directory) if is_draft(name)]
@@ -171,7 +173,7 @@ class Table:
             try:
                 self._append(Kind.CLAIM)
             except (TakenOver, FileExistsError):
-                continue  # Somebody committed or claimed between our look and now.
+                continue  # Another job has committed or claimed since the refresh.
             for path in left:
                 self.files.delete(path)
             self._tidy()
@@ -179,9 +181,9 @@ class Table:
 
     def commit(self, kind: Kind, added: Iterable[DataFile] = (), **content: Any) -> Commit:
         """
-        Make files that are below :attr:`staging` part of the table, together with the offsets in them.
+        Add files below :attr:`staging` to the table, together with the offsets in them.
 
-        :param added: the files, by the paths they shall have: they are now below :attr:`staging` by these.
+        :param added: the files, by their final paths; these are also their paths below :attr:`staging`.
         :param content: the other attributes of :class:`.Commit`: ``offsets``, ``removed``, ``records`` ...
         :raise TakenOver: another job has claimed the table; nothing has happened.
         :raise LakeError: an offset is in the table already; nothing has happened.
@@ -196,7 +198,7 @@ class Table:
         try:
             self._settle(commit)
         except LakeError:
-            # The commit stands. A job that came later has moved the files, and those on to where they are now.
+            # The commit is made. A later job may have moved its files, and have replaced them since.
             self._check_still_ours()
             raise
         self._tidy()
@@ -223,7 +225,7 @@ class Table:
             )
 
     def _settle(self, commit: Commit) -> None:
-        """Bring the files to where a commit says they are; again, if it was done before."""
+        """Delete and move files as a commit says; it can be repeated."""
         for path in commit.removed:
             self.files.delete(path)
         try:
@@ -236,7 +238,7 @@ class Table:
             self.files.delete(commit.staging)
 
     def _tidy(self) -> None:
-        """Now and then, write a snapshot and delete old commits."""
+        """Write a snapshot and delete old commits, every :data:`SNAPSHOT_EVERY` commits."""
         number = self.state.number
         if number - self._snapshot < SNAPSHOT_EVERY:
             return
@@ -251,7 +253,7 @@ class Table:
                     self.files.delete(f"{directory}/{name}")
 
     def staged(self) -> tuple[DataFile, ...]:
-        """What this job has written to :attr:`staging` and not committed yet."""
+        """The Parquet files that this job has written to :attr:`staging` and not committed yet."""
         prefix = f"{self.staging}/"
         return tuple(
             DataFile(path.removeprefix(prefix), size)
@@ -261,10 +263,10 @@ class Table:
 
     def read(self, spark: SparkSession) -> DataFrame:
         """
-        The table as of the last :meth:`refresh`, whatever is loaded beside it.
+        The rows as of the last :meth:`refresh`.
 
-        Files that a compaction has taken away since, or that a commit is about to move, are missed: Spark says so when
-        it reads. One refreshes and reads again.
+        Spark raises an error if a compaction has deleted files since, or a commit has not moved its files yet. Then
+        refresh and read again.
 
         :raise LakeError: it is empty.
         """
@@ -272,7 +274,7 @@ class Table:
 
     def read_quarantine(self, spark: SparkSession) -> DataFrame:
         """
-        The records that could not be read, with the reasons.
+        The records whose values could not be read, with the reasons.
 
         :raise LakeError: there are none.
         """

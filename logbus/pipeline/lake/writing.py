@@ -1,4 +1,4 @@
-"""Parquet files by Spark, as a table needs them."""
+"""Writes a table's Parquet files with Spark, and counts their rows before they are committed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
-    # Times that other readers understand.
+    # The timestamp type that other readers support.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # hour=05 stays what it is.
+    # hour=05 stays text.
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-    # What tasks write that fail or come second appears nowhere.
+    # Files of failed or speculative tasks do not appear.
     "spark.sql.sources.commitProtocolClass": (
         "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
     ),
@@ -29,7 +29,7 @@ SETTINGS: Mapping[str, str] = {
 
 @contextmanager
 def settings(spark: SparkSession) -> Iterator[None]:
-    """Give a session the settings that tables are written with, and in the end those that it had."""
+    """Give a session the settings that tables are written with, and restore its own at the end."""
     before = {name: spark.conf.get(name, None) for name in SETTINGS}
     try:
         for name, value in SETTINGS.items():
@@ -44,7 +44,7 @@ def settings(spark: SparkSession) -> Iterator[None]:
 
 
 def write(rows: DataFrame, url: str, partitioned_by: Sequence[str]) -> None:
-    """Write rows as Parquet files, beside those that are there, into directories by the values of some columns."""
+    """Append rows as Parquet files, in directories by the values of some columns."""
     writer = rows.write.mode("append")
     if partitioned_by:
         writer = writer.partitionBy(*partitioned_by)
@@ -53,9 +53,9 @@ def write(rows: DataFrame, url: str, partitioned_by: Sequence[str]) -> None:
 
 def staged_rows(spark: SparkSession, table: Table, base: str = "") -> int:
     """
-    The rows in files that are about to be committed, as their own ends say.
+    The number of rows in the staged files, by their Parquet footers.
 
-    They are not those that were written where Spark's workers have disks of their own, or a task left something.
+    It differs from the number of rows written if workers have disks of their own, or a failed task left a file.
 
     :param base: ``_quarantine``, or "" for the rows that could be read.
     """
@@ -65,6 +65,6 @@ def staged_rows(spark: SparkSession, table: Table, base: str = "") -> int:
         return 0
     if not base:
         return spark.read.parquet(url).count()
-    # Spark takes a path whose last name begins with '_' for a mistake, and of one with '*' it logs that it is no file.
+    # Spark rejects a path whose last name begins with '_', and logs a warning about one with '*'.
     inner = sorted({path.split("/")[1] for path in paths})
     return spark.read.option("basePath", url).parquet(*(f"{url}/{name}" for name in inner)).count()

@@ -1,1 +1,1 @@
-"""Writing what Spark has to topics."""
+"""The write side of ``format("logbus")``: DataFrames to topics."""

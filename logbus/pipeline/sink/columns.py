@@ -1,7 +1,7 @@
 """
-Which columns of a table say what of a record, and whether they can. Pure.
+Checks the columns of rows to be written: value, key, headers, topic, partition and timestamp. Pure.
 
-Types are told apart by Spark's own names of them (``simpleString``), so that nothing of Spark is needed here.
+Types are compared by Spark's names of them (``simpleString``), so that Spark is not imported here.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ TYPES = {
     "partition": ("int",),
     "timestamp": ("timestamp",),
 }
-"""What each column may be."""
+"""The accepted types of each column."""
 
 
 @frozen
 class Columns:
     """
-    Which of the columns there are, besides ``value``.
+    Which columns the rows have, besides ``value``.
 
-    :ivar topic: rows go where it says: there is no option that wins over it.
+    :ivar topic: the column says where each row goes, since there is no option ``topic``.
     """
 
     key: bool = False
@@ -43,8 +43,7 @@ class Columns:
 
 def columns_of(fields: Iterable[tuple[str, Any]], topic: str | None) -> Columns:
     """
-    Look at the columns of what is to be written; those that no record has are passed over. Names are told apart without
-    regard to case, as Spark does.
+    Check the columns of rows to be written; unknown ones are ignored. Names are not case-sensitive, as in Spark.
 
     :param fields: name and type of each.
     :param topic: the option.

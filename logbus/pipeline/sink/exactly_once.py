@@ -1,12 +1,12 @@
 """
-Exactly once: each task has a transaction, and the driver commits them when all tasks are done.
+Exactly-once writes: each task has a transaction, and the driver commits them when all tasks are done.
 
-A task's transactional id is made of the query and the number of the task, so that an attempt fences those before it, of
-this run of the query or of an earlier one, and has what they left open aborted. With the rows of a batch its number is
-committed as an offset of a group that is named as the transactional id is. A task whose batch is committed already,
-because the driver died before Spark could note it, writes nothing; that its rows and the number of tasks are those of
-the first time is checked by the driver before it commits anything else. The first task, which every run of a batch has,
-takes part even without rows, and is committed first: so a batch that was committed in part is always noticed.
+A task's transactional id consists of the query and the task's number. So a new attempt fences earlier ones, of this run
+of the query or a previous one, and their open transactions are aborted. The batch's number is committed in the same
+transaction, as an offset of a group with the transactional id as its name. If the driver dies before Spark records a
+committed batch, Spark repeats it; a task that finds its batch committed writes nothing. Before the driver commits the
+rest, it checks that the repeated batch has as many tasks, and as many rows in each, as the first time. Task 0, which
+every batch has, takes part even without rows and is committed first: so a partly committed batch is always detected.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from logbus.pipeline.blocking.transactions import Committed, Identity
 from logbus.pipeline.errors import NotRepeatable
 
 _AT_ONCE = 8
-"""Transactions that a driver ends at a time."""
+"""Transactions that the driver ends in parallel."""
 _ABORT_PATIENCE = 5.0
-"""Seconds for an abort: whoever has the transactional id next aborts, too, and so does the coordinator in the end."""
+"""Seconds for an abort: if it fails, the next producer with the transactional id or the coordinator aborts."""
 
 T = TypeVar("T")
 
@@ -36,11 +36,11 @@ T = TypeVar("T")
 @frozen
 class Run:
     """
-    Which batch a task works at.
+    The query and number of a batch.
 
-    :ivar name: who writes: the query, or whoever numbers its batches itself.
-    :ivar number: of the batch; None: it is never repeated, and nothing need be remembered of it.
-    :ivar may_lag: a batch older than the last one is passed over, too; else it is an error.
+    :ivar name: of the query, or the option ``txnAppId``.
+    :ivar number: of the batch; None: it is never repeated, so its number is not committed.
+    :ivar may_lag: a batch older than the last committed one is skipped; else it is an error.
     """
 
     name: str
@@ -48,14 +48,14 @@ class Run:
     may_lag: bool = False
 
     def transactional_id(self, prefix: str, task: int) -> str:
-        """Also the name of the group."""
+        """The transactional id of a task, which is also the name of its group."""
         return f"{prefix}-{self.name}-{task}"
 
 
 @frozen
 class Prepared:
     """
-    A transaction that holds all rows of a task, to be committed or aborted.
+    An open transaction with all rows of a task.
 
     :ivar topic: one that it wrote to; empty: it has no rows.
     """
@@ -67,10 +67,10 @@ class Prepared:
 @frozen
 class Noted:
     """
-    What was committed with a batch.
+    The last batch that a task committed, as saved with the offset of its group.
 
-    :ivar tasks: how many the batch had.
-    :ivar rows: how many this task had.
+    :ivar tasks: the number of tasks of the batch.
+    :ivar rows: the number of rows of this task.
     """
 
     number: int
@@ -78,19 +78,19 @@ class Noted:
     rows: int
 
     def spelled(self) -> str:
-        """As it is kept beside the offset."""
+        """The metadata text that is committed with the offset."""
         return json.dumps({"tasks": self.tasks, "rows": self.rows})
 
 
 @frozen
 class Outcome:
     """
-    What a task has done.
+    The result of a task.
 
     :ivar task: its number.
-    :ivar rows: it had, written or not.
+    :ivar rows: the number of its rows, written or not.
     :ivar prepared: None: it wrote nothing, or not in a transaction.
-    :ivar before: what was committed earlier, because of which it wrote nothing.
+    :ivar before: the batch committed earlier, because of which it wrote nothing.
     """
 
     task: int
@@ -100,7 +100,7 @@ class Outcome:
 
 
 def noted(committed: Sequence[Committed]) -> Noted | None:
-    """The latest of what a group has committed; None: nothing. What beside it cannot be read counts as −1."""
+    """The last batch in a group's committed offsets; None: there is none. Unreadable metadata count as −1."""
     if not committed:
         return None
     latest = max(committed, key=lambda each: each.offset)
@@ -129,10 +129,10 @@ def is_done(run: Run, last: Noted | None) -> bool:
 
 def check_repeated(run: Run, outcomes: Sequence[Outcome]) -> None:
     """
-    See that a batch that was committed in part came again as it was.
+    Check that a partly committed batch was repeated with the same tasks and rows.
 
     :param outcomes: of all tasks.
-    :raises NotRepeatable: it did not: what is still to be written cannot be told from what is.
+    :raises NotRepeatable: it was not, so the rows that are missing are unknown.
     """
     for each in outcomes:
         before = each.before
@@ -153,17 +153,17 @@ def check_repeated(run: Run, outcomes: Sequence[Outcome]) -> None:
 
 def commit(brokers: Brokers, run: Run, outcomes: Sequence[Outcome]) -> None:
     """
-    Commit what all tasks have prepared. As long as any of them might refuse, none is.
+    Commit the transactions of all tasks. None is committed before all checks have passed.
 
     :raises NotRepeatable: see :func:`check_repeated`; nothing is committed.
-    :raises Fenced: another attempt at the batch is under way.
+    :raises Fenced: a newer attempt at the batch is under way.
     :raises TransactionLost: a transaction was aborted by the brokers.
     """
     check_repeated(run, outcomes)
     prepared = [(each, each.prepared) for each in outcomes if each.prepared is not None]
     topic = next((mine.topic for _, mine in prepared if mine.topic), None)
     if topic is None:
-        # No task has written anything now.
+        # No task has written anything in this attempt.
         return
     if run.number is not None:
         number = run.number
@@ -182,7 +182,7 @@ def commit(brokers: Brokers, run: Run, outcomes: Sequence[Outcome]) -> None:
 
 def abort(brokers: Brokers, outcomes: Sequence[Outcome | None]) -> None:
     """
-    Abort what tasks have prepared, as far as that can be done now.
+    Try to abort the transactions of all tasks.
 
     :param outcomes: None for a task that failed.
     """
@@ -192,11 +192,11 @@ def abort(brokers: Brokers, outcomes: Sequence[Outcome | None]) -> None:
 
 
 def abandon(brokers: Brokers, identity: Identity) -> None:
-    """Abort a transaction if that can be done now; it is no more than a courtesy to readers, who wait for its end."""
+    """Try to abort a transaction, so that readers need not wait until it times out."""
     try:
         transactions.end(brokers, identity, commit=False, seconds=_ABORT_PATIENCE)
     except LogbusError:
-        pass  # It is ended already, or will be by its time-out.
+        pass  # It has ended already, or will by its timeout.
 
 
 def _all_at_once(brokers: Brokers, do: Callable[[T], None], what: Sequence[T]) -> None:
@@ -211,6 +211,6 @@ def _all_at_once(brokers: Brokers, do: Callable[[T], None], what: Sequence[T]) -
             one(each)
         return
     with ThreadPoolExecutor(min(_AT_ONCE, len(what))) as pool:
-        # All are begun, and the first error is raised when all are over.
+        # All are started, and the first error is raised when all are done.
         for _ in pool.map(one, what):
             pass

@@ -1,4 +1,4 @@
-"""What writers of ``format("logbus")`` can be told: the names of Spark's own Kafka sink, and a guarantee. Pure."""
+"""The write options of ``format("logbus")``: those of Spark's Kafka sink, and a delivery guarantee. Pure."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ PRODUCING = Table(
         ),
     ]
 )
-"""What of ``kafka.*`` says how partitions are written."""
+"""The ``kafka.*`` options about producing."""
 
 NO_EFFECT = {
     "metadata.max.age.ms": "metadata are asked for with each task",
@@ -168,7 +168,7 @@ NO_EFFECT = {
     "partitioner.adaptive.partitioning.enable": "rows without a key go to one partition after the other",
     "partitioner.availability.timeout.ms": "rows without a key go to one partition after the other",
 }
-"""What of ``kafka.*`` is taken so that options for Spark's Kafka sink can stay as they are, and why it does nothing."""
+"""The ``kafka.*`` options that are accepted for compatibility with Spark's Kafka sink and ignored, and why."""
 
 REFUSED = {
     "key.serializer": "keys are bytes or text; make them so with columns' functions",
@@ -188,18 +188,18 @@ REFUSED = {
     "ssl.engine.factory.class": "there is no Java here that could load it",
     "security.providers": "there is no Java here that could load them",
 }
-"""What of ``kafka.*`` is refused, and why."""
+"""The ``kafka.*`` options that are refused, and why."""
 
 SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "path", "outputmode"})
-"""What Spark passes on of what it was told itself."""
+"""Spark's own options, which it passes on to the sink."""
 
 
 @frozen
 class Packing:
     """
-    How rows become batches.
+    How rows are put into record batches.
 
-    :ivar level: of the codec; None: its default.
+    :ivar level: of compression; None: the codec's default.
     :ivar batch_bytes: of one batch, before compression.
     :ivar record_bytes: of one record, at most.
     :ivar linger: seconds for which rows wait for more.
@@ -215,12 +215,12 @@ class Packing:
 @frozen
 class SinkOptions:
     """
-    What :func:`read` makes of options; times are seconds.
+    The parsed options; times are in seconds.
 
     :ivar topic: None: a column says.
-    :ivar idempotent: brokers know batches again.
-    :ivar app_id: who writes batches that may be repeated, and ``version``, which of them it is; both None: nobody does.
-    :ivar topic_wait: for a topic to come into being.
+    :ivar idempotent: the producer is idempotent (``enable.idempotence``).
+    :ivar app_id: ``txnAppId``, with ``version``, ``txnVersion``; both None: the write is not repeatable.
+    :ivar topic_wait: for how long to wait for a topic to be created (``max.block.ms``).
     """
 
     settings: Settings

@@ -1,4 +1,4 @@
-"""Arrow's rows to record batches, each for one partition, with no object per row."""
+"""Partitions Arrow rows and encodes them as record batches, without a Python object per row."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from logbus.records.batch import BatchBuilder
 from logbus.records.columns import ColumnData, HeaderData, partitions_of_keys
 
 _GATHERED = 32 << 20
-"""Bytes of rows that wait for more at most."""
+"""The most bytes of rows that are held back."""
 _WIDE = {pa.large_binary(): pa.binary(), pa.large_string(): pa.string()}
 
 
 def gathered(batches: Iterable[Any], seconds: float, clock: Callable[[], float] = time.monotonic) -> Iterator[Any]:
     """
-    Fewer and larger Arrow batches, without empty ones.
+    Combine Arrow batches into fewer and larger ones, without empty ones.
 
-    :param seconds: for which the first rows may wait for others.
+    :param seconds: for which the first rows may wait for others (``linger.ms``).
     """
     held: list[Any] = []
     size, begun = 0, 0.0
@@ -47,8 +47,10 @@ def gathered(batches: Iterable[Any], seconds: float, clock: Callable[[], float] 
 
 class Packer:
     """
+    Makes record batches of Arrow rows.
+
     :param topic: where rows go; None: their column says.
-    :param count_of: how many partitions a topic has; raises for one that there is not.
+    :param count_of: returns the number of partitions of a topic; raises if it does not exist.
     :param now: milliseconds since 1970, for rows without a timestamp.
     """
 
@@ -72,13 +74,13 @@ class Packer:
 
     def pack(self, rows: Any) -> Iterator[tuple[TopicPartition, BatchBuilder]]:
         """
-        Rows as batches. Those of a partition stay in order.
+        Make record batches of rows. The order within a partition is kept.
 
         :param rows: a ``pyarrow.RecordBatch``.
-        :raises ColumnError: a row says what cannot be; names the column.
+        :raises ColumnError: a row has an invalid value; names the column.
         """
         if any(column.offset for column in rows.columns):
-            # A slice: what is behind its columns is another batch's, too.
+            # A slice shares its buffers with other batches: copy its rows.
             rows = rows.take(pa.array(np.arange(rows.num_rows)))
         given = {field.name.lower(): _narrow(column) for field, column in zip(rows.schema, rows.columns, strict=True)}
         now = self._now()
@@ -108,7 +110,7 @@ class Packer:
                 )
             yield partition, builder
 
-    # Where rows go.
+    # Partitioning.
 
     def _groups(self, given: dict[str, Any], count: int) -> Iterator[tuple[TopicPartition, Any]]:
         """The indices of the rows of each partition."""
@@ -141,7 +143,7 @@ class Packer:
             yield TopicPartition(topic, int(numbers[start])), rows[start:stop]
 
     def _numbers(self, topic: str, count: int, given: dict[str, Any], rows: Any) -> Any:
-        """The partition that each row asks for, by its column or its key; −1: neither. None: no row does."""
+        """The partition of each row by its column or key; −1: it has neither. None: no row has."""
         numbers = None
         if self._columns.key:
             keys = given["key"]
@@ -162,7 +164,7 @@ class Packer:
         return numbers
 
     def _anywhere(self, topic: str, count: int, given: dict[str, Any], rows: Any) -> int:
-        """One partition for rows that ask for none: the same until a batch is full, and then another."""
+        """A partition for rows without one: sticky until a batch is full (KIP-480)."""
         current, size = self._sticky.get(topic, (-1, 0))
         if not 0 <= current < count or size >= self._packing.batch_bytes:
             step = self._random.randrange(1, count) if count > 1 and current >= 0 else self._random.randrange(count)
@@ -171,7 +173,7 @@ class Packer:
         self._sticky[topic] = current, size
         return current
 
-    # What they hold.
+    # Encoding.
 
     def _data(self, given: dict[str, Any], count: int, now: int) -> ColumnData:
         columns = self._columns
@@ -186,7 +188,7 @@ class Packer:
 
 
 def _narrow(column: Any) -> Any:
-    """Offsets of 32 bits, as records have them."""
+    """Convert Arrow's large types to those with 32-bit offsets."""
     narrow = _WIDE.get(column.type)
     return column if narrow is None else column.cast(narrow)
 

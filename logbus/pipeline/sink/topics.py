@@ -1,4 +1,4 @@
-"""Whether a topic is there to be written to; brokers may create it when it is asked for."""
+"""Looks up the partition count of a topic to write to, which brokers may create automatically."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def partition_count(
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
     """
-    How many partitions a topic has. One that is not there is asked for as producers do: brokers may create it.
+    The number of partitions of a topic. An unknown topic is requested as producers do, so that brokers may create it.
 
-    :param seconds: to wait until it is there.
+    :param seconds: to wait until it exists.
     :raises PipelineError: there is no such topic.
-    :raises ApiError: it may not be described, or its name is none.
+    :raises ApiError: access is denied, or the name is invalid.
     """
     deadline = clock() + seconds
     asked = False

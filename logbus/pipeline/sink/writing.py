@@ -1,4 +1,4 @@
-"""What Spark calls to write: tasks on workers, commit and abort on the driver."""
+"""The batch and stream writers of the data source: tasks write on workers, the driver commits or aborts."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from logbus.pipeline.sink.options import SinkOptions
 from logbus.pipeline.sink.topics import partition_count
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
-"""Local properties by which Spark tells tasks what they work at."""
+"""Spark's local properties with a task's query and batch."""
 
 
 @frozen
 class Written(WriterCommitMessage):
-    """What a task tells the driver."""
+    """The message of a finished task to the driver."""
 
     outcome: Outcome
     run: Run | None
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes a table to topics; picklable."""
+    """Writes a DataFrame to topics (``DataFrame.write``); can be pickled."""
 
     def __init__(self, options: SinkOptions, columns: Columns) -> None:
         self.options = options
@@ -50,12 +50,12 @@ class BatchWriter(DataSourceArrowWriter):
 
     @brief
     def write(self, iterator: Iterator[Any]) -> Written:
-        """One task's rows; runs on a worker."""
+        """Write one task's rows; runs on a worker."""
         return write_task(self.options, self.columns, self.run, iterator)
 
     @brief
     def commit(self, messages: Sequence[Any]) -> None:
-        """All tasks are done; runs on the driver."""
+        """Commit when all tasks are done; runs on the driver."""
         commit(self.options, messages)
 
     @brief
@@ -65,7 +65,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes the batches of a stream to topics; picklable."""
+    """Writes the batches of a stream to topics (``DataFrame.writeStream``); can be pickled."""
 
     def __init__(self, options: SinkOptions, columns: Columns) -> None:
         self.options = options
@@ -73,12 +73,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @brief
     def write(self, iterator: Iterator[Any]) -> Written:
-        """One task's rows of a batch; runs on a worker."""
+        """Write one task's rows of a batch; runs on a worker."""
         return write_task(self.options, self.columns, _run_of_stream(), iterator)
 
     @brief
     def commit(self, messages: Sequence[Any], batchId: int) -> None:
-        """All tasks of a batch are done; runs on the driver."""
+        """Commit when all tasks of a batch are done; runs on the driver."""
         commit(self.options, messages)
 
     @brief
@@ -89,9 +89,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 def check_topic(options: SinkOptions) -> None:
     """
-    See that the topic is there, if it is known already which: on the driver, before a task starts.
+    Check on the driver, before a task starts, that the topic in the options exists.
 
-    :raises PipelineError: it is not, and brokers do not create it.
+    :raises PipelineError: it does not, and brokers do not create it.
     """
     if options.topic is None:
         return
@@ -104,10 +104,10 @@ def check_topic(options: SinkOptions) -> None:
 
 def write_task(options: SinkOptions, columns: Columns, run: Run, batches: Iterable[Any]) -> Written:
     """
-    Write one task's rows, and with exactly-once leave them in an open transaction.
+    Write one task's rows; with exactly-once leave them in an open transaction.
 
     :param batches: ``pyarrow.RecordBatch``\\ es.
-    :raises PipelineError: why not; what was written is aborted, where there is a transaction.
+    :raises PipelineError: they could not be written; the transaction, if there is one, is aborted.
     """
     from logbus.pipeline.sink.rows import gathered
 
@@ -130,10 +130,10 @@ def _write_once(
 ) -> Outcome:
     first = next(rows, None)
     if first is None and (task or run.number is None):
-        # Nothing to write is nothing to remember, but for the first task, by which a batch is known again.
+        # Without rows there is nothing to commit, except for task 0, by which a repeated batch is recognized.
         return Outcome(task, 0)
     name = run.transactional_id(options.prefix, task)
-    # In this order: once those before are fenced nothing more can be committed by them.
+    # In this order: earlier attempts can commit nothing more once they are fenced.
     identity = transactions.take_over(brokers, name, options.transaction_timeout)
     last = None if run.number is None else exactly_once.noted(transactions.committed_offsets(brokers, name))
     rows = rows if first is None else chain([first], rows)
@@ -151,11 +151,11 @@ def _produce(
     brokers: Brokers, options: SinkOptions, columns: Columns, identity: Identity | None, batches: Iterator[Any]
 ) -> tuple[int, str]:
     """
-    Write all rows, and wait until they are.
+    Write all rows, and wait for their acknowledgement.
 
-    :returns: how many they were, and one of the topics, "" without rows.
+    :returns: the number of rows, and one of the topics, "" without rows.
     """
-    # Arrow and numpy: the driver, which has a new process for each commit, needs neither.
+    # Imported here since the driver, which starts a process for each commit, needs neither Arrow nor numpy.
     from logbus.pipeline.sink.rows import Packer
 
     count, topic = 0, ""
@@ -181,7 +181,7 @@ def _produce(
 
 
 def commit(options: SinkOptions, messages: Sequence[Written]) -> None:
-    """Commit what the tasks have prepared."""
+    """Commit the tasks' transactions."""
     runs = [each.run for each in messages if each.run is not None]
     if not runs:
         return
@@ -193,7 +193,7 @@ def commit(options: SinkOptions, messages: Sequence[Written]) -> None:
 
 
 def abort(options: SinkOptions, messages: Sequence[Written | None]) -> None:
-    """Abort what the tasks have prepared."""
+    """Abort the tasks' transactions."""
     brokers = brokers_for(options.settings)
     try:
         exactly_once.abort(brokers, [None if each is None else each.outcome for each in messages])

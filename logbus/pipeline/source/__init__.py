@@ -1,1 +1,1 @@
-"""Reading topics into Spark."""
+"""The read side of ``format("logbus")``: topics as Spark batches and streams."""

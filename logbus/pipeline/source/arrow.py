@@ -1,4 +1,4 @@
-"""Columns as Arrow's, in the types that Spark expects to the letter: it refuses others."""
+"""Makes Arrow record batches of decoded columns, in exactly the types of Spark's schema."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def record_batch(partition: TopicPartition, data: ColumnData, stamped: bool) -> 
     """
     A ``pyarrow.RecordBatch`` of a partition's rows; their bytes are not copied.
 
-    :param stamped: whether the broker set the timestamps: ``timestampType`` is 1 then, else 0.
+    :param stamped: whether timestamps are LogAppendTime: ``timestampType`` is 1 then, else 0.
     """
     rows = data.rows
     columns = [
@@ -55,7 +55,7 @@ def _headers(rows: int, data: HeaderData) -> Any:
     names = _binary(data.count, None, data.name_offsets, data.name_data, pa.string())
     contents = _binary(data.count, data.content_validity, data.content_offsets, data.content_data)
     ends = pa.Array.from_buffers(pa.int32(), rows + 1, [None, pa.py_buffer(data.offsets)])
-    # A record without headers has none at all, as in Spark's Kafka source, not an empty list.
+    # A record without headers has null, as in Spark's Kafka source, not an empty list.
     some = pc.not_equal(ends.slice(0, rows), ends.slice(1)).buffers()[1]
     structs = pa.StructArray.from_arrays([names, contents], fields=list(_HEADER))
     kind = SCHEMA_WITH_HEADERS.field("headers").type

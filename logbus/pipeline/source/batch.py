@@ -1,4 +1,4 @@
-"""Batches: everything between two positions, once."""
+"""The batch reader of the data source: reads the offsets between two positions (Spark: KafkaRelation)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from logbus.pipeline.source.reading import RangePartition, lost, read_partition
 
 
 class LogbusBatchReader(DataSourceReader):
-    """What Spark asks of a batch. It is pickled to the workers, and has no connections."""
+    """Plans and reads a batch (``spark.read``). Spark pickles it to the workers; it has no connections."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
     @brief
     def partitions(self) -> Sequence[InputPartition]:
-        """One task for each range; where they end is decided here."""
+        """One task for each offset range. Latest offsets are resolved here."""
         options = self._options
         lookup = Lookup(options)
         topics = lookup.topics()
@@ -45,7 +45,7 @@ class LogbusBatchReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of a range, in a worker."""
+        """Read the rows of a range, in a worker."""
         if isinstance(partition, RangePartition):
             yield from read_partition(self._options, partition.value)
-        # Where there is nothing to read, Spark makes a partition of its own.
+        # If there is nothing to read, Spark passes a partition of its own.

@@ -1,13 +1,13 @@
 """
-How far a stream has read, as Spark keeps it in its checkpoint. Pure.
+The offsets of a stream as JSON in Spark's checkpoint (Spark: KafkaSourceOffset). Pure.
 
-It is what Spark's Kafka source keeps, ``{"orders": {"0": 23}}``, and two keys that no topic can have as a name:
+The JSON is that of Spark's Kafka source, ``{"orders": {"0": 23}}``, with two keys that cannot be names of topics:
 
 ``:ids``
-    The topics' ids: a topic that is deleted and made anew is another, whatever its offsets are.
+    The topics' ids, to recognize a topic that was deleted and recreated.
 ``:from``
-    In the end of the first batch, where that began. Spark does not keep the beginning, and asks for it again if it dies
-    before the first batch is done: "latest" would then be somewhere else.
+    Where the first batch begins, kept with its end. Spark does not save the start, and asks for it again if it dies
+    before the first batch is done, when "latest" may be another offset.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ _IDS, _FROM = ":ids", ":from"
 @frozen
 class Checkpoint:
     """
-    :ivar offsets: that are read next.
-    :ivar ids: of topics; those of brokers without ids are left out.
-    :ivar begun: where the first batch began, None in others.
+    A position of a stream.
+
+    :ivar offsets: of each partition, the offset to read next.
+    :ivar ids: of topics; empty for brokers without topic ids.
+    :ivar begun: where the first batch begins; None after other batches.
     """
 
     offsets: Offsets
@@ -37,7 +39,7 @@ class Checkpoint:
     begun: Offsets | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """What :meth:`read` reads; always the same for the same."""
+        """The JSON that :meth:`read` reads; equal positions have equal JSON."""
         told: dict[str, Any] = spelled(self.offsets)
         if self.ids:
             told[_IDS] = {topic: str(topic_id) for topic, topic_id in sorted(self.ids.items())}
@@ -48,7 +50,9 @@ class Checkpoint:
     @classmethod
     def read(cls, told: Mapping[str, Any]) -> Checkpoint:
         """
-        :raises PipelineError: this is no checkpoint of ours.
+        Parse JSON of a checkpoint.
+
+        :raises PipelineError: it is not a position of this source.
         """
         try:
             offsets = offsets_of({topic: told[topic] for topic in told if topic not in (_IDS, _FROM)})
@@ -63,11 +67,12 @@ def beginning(
     start: Checkpoint, end: Checkpoint, ids: Mapping[str, uuid.UUID], first: Offsets
 ) -> tuple[dict[Any, int], list[str]]:
     """
-    Where to begin to read up to ``end``, and what cannot be read any more.
+    The offsets at which a batch up to ``end`` starts, and messages about data loss.
 
-    :param ids: of the topics that are there now.
-    :param first: the first offsets that are kept now, of partitions that are there now.
-    :returns: an offset for each partition of ``end`` that can be read, none beyond its end; and sentences about losses.
+    :param ids: of the topics that exist now.
+    :param first: the log start offsets of the partitions that exist now.
+    :returns: a start offset for each partition of ``end`` that can be read, none after its end; and sentences about
+        losses.
     """
     known = start.offsets if end.begun is None else end.begun
     found: dict[Any, int] = {}

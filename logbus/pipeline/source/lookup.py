@@ -1,4 +1,4 @@
-"""What options mean on a cluster now: which partitions, and which offsets."""
+"""Resolves the options' topics and positions to partitions and offsets (Spark: KafkaOffsetReader)."""
 
 from __future__ import annotations
 
@@ -19,28 +19,26 @@ from logbus.pipeline.source.positions import EARLIEST, LATEST, AtOffsets, AtTime
 from logbus.pipeline.source.spelling import Offsets, named
 
 _PATIENCE = 3.0
-"""Seconds for which a topic that is not there is asked for again: one just made is not known to all brokers at once."""
+"""Seconds for which an unknown topic is requested again: not all brokers know a new topic at once."""
 
 
 @frozen
 class Lookup:
-    """
-    What readers ask the brokers, in the driver.
-    """
+    """Asks the brokers for topics and offsets; used in the driver."""
 
     options: SourceOptions
 
     @property
     def brokers(self) -> Brokers:
-        """This process's."""
+        """This process's connections and metadata."""
         return brokers_for(self.options.settings)
 
     def topics(self, known: Iterable[str] | None = ()) -> dict[str, Topic]:
         """
-        The selected topics that are there; internal ones never are.
+        The selected topics that exist, without internal ones.
 
-        :param known: topics that were there once: they may be missing; None: any may.
-        :raises ApiError: UNKNOWN_TOPIC_OR_PARTITION: one that is named is not there.
+        :param known: topics that may be missing, since they existed earlier; None: any may.
+        :raises ApiError: UNKNOWN_TOPIC_OR_PARTITION: a named topic does not exist.
         """
         selection = self.options.selection
         if isinstance(selection, (Subscribe, Assign)):
@@ -68,7 +66,7 @@ class Lookup:
         """
         The selected partitions of topics.
 
-        :raises ApiError: UNKNOWN_TOPIC_OR_PARTITION: one that is assigned is not there.
+        :raises ApiError: UNKNOWN_TOPIC_OR_PARTITION: an assigned partition does not exist.
         """
         there = [TopicPartition(name, index) for name, topic in topics.items() for index in topic.partitions]
         selection = self.options.selection
@@ -81,14 +79,14 @@ class Lookup:
 
     def first(self, partitions: Iterable[TopicPartition], *, may_go: bool = False) -> dict[TopicPartition, int]:
         """
-        The first offsets that are kept.
+        The earliest offsets.
 
-        :param may_go: leave out a partition whose topic is deleted just now; else it is an error.
+        :param may_go: leave out a partition whose topic is being deleted; else that is an error.
         """
         return self._asked(dict.fromkeys(partitions, EARLIEST), may_go)
 
     def last(self, partitions: Iterable[TopicPartition], *, may_go: bool = False) -> dict[TopicPartition, int]:
-        """The ends; with read_committed, where the first open transaction begins. ``may_go``: see :meth:`first`."""
+        """The latest offsets; with read_committed the last stable ones. ``may_go``: see :meth:`first`."""
         return self._asked(dict.fromkeys(partitions, LATEST), may_go)
 
     def resolve(
@@ -97,8 +95,9 @@ class Lookup:
         """
         The offsets of a position.
 
-        :param ending: where no record is at or after a time, the end is meant; else the option says what to do.
-        :raises OptionError: it does not name exactly the partitions that there are.
+        :param ending: it is the end of a batch: if no record is at or after a time, it is the latest offset. For a
+            start the option decides.
+        :raises OptionError: it does not name exactly the partitions that exist.
         :raises PipelineError: no record is at or after a time.
         """
         wanted = list(partitions)
@@ -144,7 +143,7 @@ class Lookup:
                     patience.failed(e)
 
     def _gone(self, wanted: Iterable[TopicPartition], error: Exception) -> list[TopicPartition]:
-        """Partitions of which a leader knows nothing, since they are not there any more."""
+        """The partitions that do not exist any more, if that is what the error means."""
         if not isinstance(error, ApiError) or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return []
         topics = self.brokers.metadata({each.topic for each in wanted})
@@ -154,7 +153,7 @@ class Lookup:
 
 
 def ids_of(topics: Mapping[str, Topic]) -> dict[str, uuid.UUID]:
-    """The topics' ids, of those that have one."""
+    """The ids of topics; without topics of brokers that have no topic ids."""
     return {name: topic.topic_id for name, topic in topics.items() if topic.topic_id.int}
 
 

@@ -1,4 +1,4 @@
-"""What readers of ``format("logbus")`` can be told: the names and defaults of Spark's own Kafka source. Pure."""
+"""The read options of ``format("logbus")``, with the names and defaults of Spark's Kafka source. Pure."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ FETCHING = Table(
         Option("client.rack", text(), "", "Where we are: a replica that is near may be read from (KIP-392)."),
     ]
 )
-"""What of ``kafka.*`` says how partitions are read."""
+"""The ``kafka.*`` options about fetching."""
 
 NO_EFFECT = {
     "group.id": "no group is joined",
@@ -197,7 +197,7 @@ NO_EFFECT = {
     "enable.metrics.push": "nothing is pushed",
     "ssl.protocol": "ssl.enabled.protocols counts",
 }
-"""What of ``kafka.*`` is taken so that options for Spark's Kafka source can stay, and why it does nothing."""
+"""The ``kafka.*`` options that are accepted for compatibility with Spark's Kafka source and ignored, and why."""
 
 REFUSED = {
     "auto.offset.reset": "say where to begin with startingOffsets; what is read is in Spark's checkpoint",
@@ -219,7 +219,7 @@ REFUSED = {
     "ssl.secure.random.implementation": "there is no Java here that has it",
     "security.providers": "there is no Java here that could load them",
 }
-"""What of ``kafka.*`` is refused, and why."""
+"""The ``kafka.*`` options that are refused, and why."""
 
 
 @frozen
@@ -231,7 +231,7 @@ class Subscribe:
 
 @frozen
 class SubscribePattern:
-    """Topics whose name a regular expression is found in."""
+    """Topics whose names contain a match of a regular expression."""
 
     pattern: str
 
@@ -248,7 +248,7 @@ Selection = Subscribe | SubscribePattern | Assign
 
 @frozen
 class SourceOptions:
-    """What :func:`read` makes of options; times are seconds."""
+    """The parsed options; times are in seconds."""
 
     settings: Settings
     selection: Selection
@@ -269,7 +269,7 @@ class SourceOptions:
 
 def check(given: Mapping[str, str]) -> dict[str, Any]:
     """
-    Check all that is the same for batches and streams.
+    Check the options that batches and streams share.
 
     :param given: names in any case.
     :returns: the values of :data:`TABLE`.

@@ -1,4 +1,4 @@
-"""What to read next, and by how many tasks: limits and splits. Pure."""
+"""Plans the offset ranges of a batch: rate limits, and splits into tasks (Spark: KafkaOffsetRangeCalculator). Pure."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ NO_ID = uuid.UUID(int=0)
 @frozen
 class OffsetRange:
     """
-    What one task reads: offsets from ``start`` on and below ``end``.
+    The offsets that one task reads: from ``start`` on and below ``end``.
 
-    :ivar topic_id: of the topic when this was planned: one of that name made later is another; zero: not known.
+    :ivar topic_id: of the topic when this was planned, to recognize a recreated topic; zero: not known.
     """
 
     partition: TopicPartition
@@ -29,7 +29,7 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """Offsets in it; fewer may have records."""
+        """The number of offsets; there may be fewer records."""
         return self.end - self.start
 
 
@@ -37,11 +37,11 @@ def split(
     ranges: Iterable[OffsetRange], min_partitions: int | None = None, max_records: int | None = None
 ) -> list[OffsetRange]:
     """
-    Cut ranges into as many as there are to be tasks. Empty ones are left out.
+    Split ranges into tasks. Empty ranges are left out.
 
-    :param min_partitions: of about so many tasks: large ranges are cut in proportion to their size.
+    :param min_partitions: the approximate number of tasks: large ranges are split in proportion to their size.
     :param max_records: offsets that one task has at most.
-    :returns: in the order of ``ranges``; together they are what ``ranges`` are.
+    :returns: in the order of ``ranges``, with the same offsets.
     """
     some = [each for each in ranges if each.size > 0]
     if max_records is not None:
@@ -49,7 +49,7 @@ def split(
     if min_partitions is None or len(some) >= min_partitions:
         return some
     total = sum(each.size for each in some)
-    # Those that stay whole do not count where the others are cut.
+    # Ranges that stay whole do not count when the others are split.
     whole = [each for each in some if _share(each.size, total, min_partitions) == 1]
     left = total - sum(each.size for each in whole)
     wanted = max(min_partitions - len(whole), 1)
@@ -59,13 +59,13 @@ def split(
 
 def limited(start: Offsets, end: Offsets, limit: int) -> dict[TopicPartition, int]:
     """
-    How far to go if only so many offsets are to be read: each partition gets its share of the limit, in proportion to
-    what there is, and none that has something gets nothing.
+    The end offsets of a batch of at most ``limit`` offsets (``maxOffsetsPerTrigger``). The limit is divided among the
+    partitions in proportion to their available offsets, with at least one for each that has any.
 
     :param start: of every partition in ``end``.
     :param limit: at least 1.
-    :returns: ends, none before its start or beyond ``end``; their distances add up to the limit, to what there is if
-        that is less, or to one for each partition if that is more.
+    :returns: end offsets, between ``start`` and ``end``. The batch has ``limit`` offsets; fewer if fewer are available;
+        more if there are more partitions than ``limit``.
     """
     sizes = {each: offset - start[each] for each, offset in end.items() if offset > start[each]}
     total = sum(sizes.values())
@@ -73,7 +73,7 @@ def limited(start: Offsets, end: Offsets, limit: int) -> dict[TopicPartition, in
         return dict(end)
     shares = {each: max(1, limit * size // total) for each, size in sizes.items()}
     over = sum(shares.values()) - limit
-    # What rounding left is for those that have most beyond their share; what was too much is taken from the largest.
+    # Offsets left by rounding go to the largest remainders; too many are taken from the largest shares.
     for each in sorted(shares, key=lambda each: (limit * sizes[each] % total, each), reverse=True):
         if over < 0 and shares[each] < sizes[each]:
             shares[each] += 1
@@ -86,16 +86,16 @@ def limited(start: Offsets, end: Offsets, limit: int) -> dict[TopicPartition, in
 
 
 def available(start: Offsets, end: Offsets) -> int:
-    """Offsets there are to read."""
+    """The number of offsets to read."""
     return sum(max(0, offset - start.get(each, 0)) for each, offset in end.items())
 
 
 def waits(start: Offsets, end: Offsets, at_least: int, since: float, delay: float) -> bool:
     """
-    Whether to wait for more, since there is too little to be worth a batch.
+    Whether to delay the next batch, since it has too few offsets (``minOffsetsPerTrigger``).
 
     :param since: seconds since the last batch.
-    :param delay: seconds after which it is not waited any more.
+    :param delay: the longest delay, in seconds.
     """
     return since < delay and available(start, end) < at_least
 

@@ -1,4 +1,4 @@
-"""Where reading starts or ends, as options say it: before offsets are known. Pure."""
+"""Start and end positions as options give them, before they are resolved (Spark: KafkaOffsetRangeLimit). Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LATEST, EARLIEST = -1, -2
 
 @frozen
 class Everywhere:
-    """The same for all partitions: :data:`LATEST` or :data:`EARLIEST`."""
+    """:data:`LATEST` or :data:`EARLIEST` for all partitions."""
 
     offset: int
 

@@ -1,4 +1,4 @@
-"""What a task does: read one range, as Arrow batches."""
+"""Reads one offset range in a Spark task, as Arrow record batches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class RangePartition(InputPartition):
-    """What one task reads, as Spark carries it there."""
+    """The input partition of one task: its offset range."""
 
     def __init__(self, wanted: OffsetRange) -> None:
         super().__init__(wanted)
@@ -36,7 +36,7 @@ def read_partition(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]
     """
     The rows of a range as ``pyarrow.RecordBatch``.
 
-    :raises DataLoss: offsets are gone, and that is to be an error.
+    :raises DataLoss: offsets are gone, and ``failOnDataLoss`` is set.
     """
     brokers = brokers_for(options.settings)
     start = wanted.start
@@ -59,15 +59,15 @@ def read_partition(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]
             if options.fail_on_data_loss:
                 raise
             _log.warning("data are lost: %s", e)
-            # What was yielded lies before the offset that was missed.
+            # All rows before the missing offset were yielded.
             start = e.log_start if e.wanted < e.log_start else wanted.end
 
 
 def lost(options: SourceOptions, sentences: list[str]) -> None:
     """
-    Say what cannot be read any more.
+    Report data loss, as an error or in the log.
 
-    :raises DataLossFound: there is something, and it is to be an error.
+    :raises DataLossFound: there are sentences, and ``failOnDataLoss`` is set.
     """
     if not sentences:
         return

@@ -1,4 +1,4 @@
-"""The columns of ``format("logbus")``, those of Spark's Kafka source."""
+"""The schema of ``format("logbus")``: the columns of Spark's Kafka source."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from logbus.pipeline.errors import OptionError
 
 def source_schema(headers: bool) -> StructType:
     """
+    The schema of the rows read.
+
     :param headers: with the column ``headers``.
     """
     fields = [
@@ -37,7 +39,9 @@ def source_schema(headers: bool) -> StructType:
 
 def check_schema(given: StructType, headers: bool) -> None:
     """
-    :raises OptionError: a schema was given, and is not the only one there is.
+    Check a schema that the user gave.
+
+    :raises OptionError: it is not the source's.
     """
     wanted = source_schema(headers)
     if [(each.name, each.dataType) for each in given] != [(each.name, each.dataType) for each in wanted]:

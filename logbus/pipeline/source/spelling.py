@@ -1,7 +1,7 @@
 """
-Partitions and offsets as options and checkpoints spell them, in JSON. Pure.
+JSON of partitions and offsets, in options and checkpoints (Spark: JsonUtils). Pure.
 
-``{"orders": {"0": 23, "1": -1}}`` is offset 23 of ``orders-0`` and the end of ``orders-1``.
+``{"orders": {"0": 23, "1": -1}}`` means offset 23 of ``orders-0`` and the latest of ``orders-1``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MAX_OFFSET = 2**63 - 1
 
 def read_partitions(text: str) -> tuple[TopicPartition, ...]:
     """
-    Read ``{"orders": [0, 1]}``.
+    Parse ``{"orders": [0, 1]}``.
 
     :raises ValueError: it says what is wrong.
     """
@@ -36,9 +36,9 @@ def read_partitions(text: str) -> tuple[TopicPartition, ...]:
 
 def read_offsets(text: str, lowest: int) -> dict[TopicPartition, int]:
     """
-    Read ``{"orders": {"0": 23}}``.
+    Parse ``{"orders": {"0": 23}}``.
 
-    :param lowest: the lowest number that means something: −2 for offsets, 0 for times.
+    :param lowest: the lowest valid number: −2 for offsets, 0 for times.
     :raises ValueError: it says what is wrong.
     """
     return offsets_of(_topics(text), lowest)
@@ -46,7 +46,7 @@ def read_offsets(text: str, lowest: int) -> dict[TopicPartition, int]:
 
 def offsets_of(spelled: Mapping[str, Any], lowest: int = 0) -> dict[TopicPartition, int]:
     """
-    The same from decoded JSON.
+    Read offsets from decoded JSON.
 
     :raises ValueError: it says what is wrong.
     """
@@ -64,7 +64,7 @@ def offsets_of(spelled: Mapping[str, Any], lowest: int = 0) -> dict[TopicPartiti
 
 
 def spelled(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """What :func:`offsets_of` reads; the same offsets are always spelled alike."""
+    """Offsets as JSON, sorted."""
     topics: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         topics.setdefault(topic, {})[str(partition)] = offset
@@ -72,7 +72,7 @@ def spelled(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def named(partitions: Iterable[TopicPartition]) -> str:
-    """Partitions for people: a few of them, and how many more."""
+    """Names of partitions for a message: the first ten, and how many more."""
     some = sorted(partitions)
     more = f" and {len(some) - 10} more" if len(some) > 10 else ""
     return ", ".join(map(str, some[:10])) + more

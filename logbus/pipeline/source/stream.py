@@ -1,4 +1,4 @@
-"""Streams: batch after batch, from where the checkpoint says."""
+"""The stream reader of the data source (Spark: KafkaMicroBatchStream)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ from logbus.pipeline.source.spelling import Offsets, spelled
 
 class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
-    What Spark asks of a stream. One plans, in a process by the driver; others are pickled to the workers to read.
+    Plans and reads the batches of a stream (``spark.readStream``).
+
+    One instance plans, in a Python process beside the driver; others are pickled to the workers and read.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -43,7 +45,7 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @brief
     def initialOffset(self) -> dict[str, Any]:
-        """Where a stream begins that has no checkpoint. It is asked for more than once, and stays where it is."""
+        """The start of a new stream. Spark asks more than once, and gets the same."""
         if self._initial is None:
             topics = self._lookup.topics()
             partitions = self._lookup.partitions(topics)
@@ -52,7 +54,7 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial.as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What the options say; it comes back with :meth:`latestOffset`."""
+        """The limit in the options; Spark passes it to :meth:`latestOffset`."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
@@ -61,15 +63,15 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @brief
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read what there is now, in as many batches as it takes, and nothing that comes later."""
+        """Fix the end at the present latest offsets, for ``trigger(availableNow=True)``."""
         self._target = self._now(Checkpoint({}))
 
     @brief
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """
-        The end of the next batch: ``start`` itself if there is to be none.
+        The end of the next batch; ``start`` if there is none.
 
-        :raises DataLossFound: what was read is more than there is, and that is to be an error.
+        :raises DataLossFound: offsets are gone, and ``failOnDataLoss`` is set.
         """
         begun = Checkpoint.read(start)
         end = self._target or self._now(begun)
@@ -81,15 +83,15 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Checkpoint(offsets, end.ids, begun.offsets if is_first else None).as_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """How far the stream could read, for progress reports."""
+        """The latest offsets of the topics, for progress reports."""
         return None if self._latest is None else spelled(self._latest)
 
     @brief
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """
-        One task for each range.
+        One task for each offset range.
 
-        :raises DataLossFound: something is gone, and that is to be an error.
+        :raises DataLossFound: offsets are gone, and ``failOnDataLoss`` is set.
         """
         begun, stop = Checkpoint.read(start), Checkpoint.read(end)
         topics = self._lookup.brokers.metadata({each.topic for each in stop.offsets})
@@ -104,24 +106,24 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """The checkpoint is Spark's; nothing is kept elsewhere."""
+        """Does nothing: offsets are in Spark's checkpoint only."""
 
     def stop(self) -> None:
-        """The query has ended."""
+        """Close the connections at the end of the query."""
         self._lookup.brokers.close()
 
     # Reading.
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of a range, in a worker."""
+        """Read the rows of a range, in a worker."""
         yield from read_partition(self._options, partition.value)
 
-    # How it plans.
+    # Planning: offsets.
 
     def _now(self, begun: Checkpoint) -> Checkpoint:
         """
-        Where the selected partitions end. An end before what was read may be an old leader's answer: it is asked for
-        again a few times.
+        The latest offsets of the selected partitions. One that is before the offset read so far may come from a stale
+        leader, so it is requested again a few times.
         """
         known = {each.topic for each in begun.offsets} if self._options.fail_on_data_loss else None
         for attempt in range(self._options.end_retries + 1):
@@ -138,7 +140,7 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends
 
     def _admitted(self, begun: Checkpoint, end: Checkpoint, limit: ReadLimit) -> Offsets | None:
-        """How far the next batch goes; None: there is none for now."""
+        """The end offsets of the next batch; None: there is none yet."""
         options = self._options
         first = self._lookup.first(end.offsets, may_go=True)
         start, sentences = beginning(begun, end, end.ids, first)
@@ -147,7 +149,7 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             since = float("inf") if self._last_batch is None else time.monotonic() - self._last_batch
             if at_least is not None and waits(start, end.offsets, at_least, since, options.max_trigger_delay):
                 return None
-        # Said now: a batch that begins where there is nothing would not be planned.
+        # Reported here, since Spark does not plan a batch without offsets.
         lost(options, sentences)
         self._last_batch = time.monotonic()
         if isinstance(limit, ReadMaxRows):
@@ -157,9 +159,9 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
-    Stands for a stream whose options are wrong.
+    The reader of a stream with wrong options.
 
-    :param problem: is raised when Spark asks where the stream is.
+    :param problem: the error, raised when Spark asks for offsets.
     """
 
     def __init__(self, problem: LogbusError) -> None:
@@ -181,5 +183,5 @@ class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         raise self._problem
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """There is nothing to be read."""
+        """Read nothing."""
         return iter(())
