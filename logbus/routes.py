@@ -70,7 +70,7 @@ def routes(broker: Broker, release: str | None) -> tuple[Router, ProduceHandlers
 
     backoff = RetryBackoff.of(config)
     commits = TransactionalCommits(groups, broker.participation, verifies, backoff)
-    gate = Gate(broker.participation, broker.reactor, verifies, backoff)
+    gate = Gate(broker.participation, broker.reactor, verifies, backoff, broker.slice_scheduler)
     produce = ProduceHandlers(
         replicas, broker.reactor, broker.wall_clock, INTERNAL_TOPICS, Refusals(LeaderHints(metadata)), metadata, gate
     )

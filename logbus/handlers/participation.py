@@ -13,7 +13,7 @@ asked again: the marker may have been that of the transaction before, late becau
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from struct import Struct
 from typing import NamedTuple, Protocol
 
@@ -27,6 +27,7 @@ from logbus.cluster.replica import Replica
 from logbus.coordination.transactions.participation import RetryBackoff
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
+from logbus.net.time_slices import SliceScheduler, TimeSlice
 from logbus.records.checksum import Buffer
 from logbus.records.header import (
     ATTRIBUTES_AT,
@@ -46,6 +47,9 @@ CROWDED_BYTES = MOST_BYTES // 4
 MOST_IN_LINE = 64
 """Batches of one producer for one partition: several times what a client has in flight."""
 MOST_REMEMBERED = 10_000
+
+UNITS_TO_SETTLE = 2
+"""Units of a time slice that it takes to let what waits for one partition go on."""
 
 #: The first version whose producers know TRANSACTION_ABORTABLE, and the first that adds partitions by itself.
 ABORTABLE_VERSION = 11
@@ -161,6 +165,7 @@ class Gate:
     :param verifies: whether also partitions are asked about that the producer adds itself
         (``transaction.partition.verification.enable``).
     :param backoff: how a coordinator is asked again while it ends the producer's last transaction.
+    :param scheduler: gives time slices to requests of many partitions; None: they go on at once.
     :ivar waiting_bytes: of the batches that wait.
     """
 
@@ -168,6 +173,7 @@ class Gate:
     _clock: IReactorTime
     _verifies: Callable[[], bool]
     _backoff: RetryBackoff
+    _scheduler: SliceScheduler | None = None
     waiting_bytes: int = field(default=0, init=False)
     _lines: dict[_Key, _Line] = field(factory=dict, init=False)
     #: The lowest sequence that a producer, which the log does not know, was ever in line with.
@@ -185,12 +191,28 @@ class Gate:
 
         :raise ApiError: INVALID_PRODUCER_ID_MAPPING: they are of several producers.
         """
+        held = Held()
+        for _ in self.enter_in_steps(held, message, version, leader):
+            pass
+        return held
+
+    def enter_in_steps(
+        self, held: Held, message: ProduceRequest, version: int, leader: Leader
+    ) -> Generator[None, None, None]:
+        """
+        The same, one batch a step: others may be served in between.
+
+        :param held: where those go that must wait. Whoever does not take all steps calls its :attr:`~Held.ask` all the
+            same, as others may stand in line behind its batches by then.
+        :raise ApiError: as of :meth:`enter`; none waits.
+        """
         found: list[tuple[int, Replica, BatchHeader]] = []
         producers = set()
         number = -1
         for topic in message.topic_data:
             for data in topic.partition_data:
                 number += 1
+                yield
                 records = data.records
                 if records is None or not is_transactional(records):
                     continue
@@ -205,15 +227,22 @@ class Gate:
             raise ApiError(
                 ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the batches of a request belong to transactions of one producer"
             )
-        held = Held()
         if found and message.transactional_id is not None:
             member = Member(message.transactional_id, *producers.pop(), version >= ADDING_VERSION)
-            self._enter(held, member, found)
-        return held
+            yield from self._enter(held, member, found)
 
-    def _enter(self, held: Held, member: Member, batches: Iterable[tuple[int, Replica, BatchHeader]]) -> None:
+    def _enter(
+        self, held: Held, member: Member, batches: Iterable[tuple[int, Replica, BatchHeader]]
+    ) -> Generator[None, None, None]:
         new: list[_Line] = []
+
+        def ask() -> None:
+            if new:
+                self._ask(member, new, self._clock.seconds() + self._backoff.most_seconds)
+
+        held.ask = ask
         for number, replica, header in batches:
+            yield
             producers = replica.log.producers
             if not self._lines and producers.open_transaction(member.producer_id, member.producer_epoch):
                 continue
@@ -226,8 +255,6 @@ class Gate:
                 self._lines[key] = line
                 new.append(line)
             held.waits[number] = self._queue(line, _Place(header.base_sequence, header.size))
-        if new:
-            held.ask = lambda: self._ask(member, new, self._clock.seconds() + self._backoff.most_seconds)
 
     def _queue(self, line: _Line, place: _Place) -> Deferred[None]:
         def left(waiting: Deferred[None]) -> None:
@@ -263,14 +290,15 @@ class Gate:
             partitions,
             member.add,
         )
-        asked.addCallback(self._answered, member, lines, until)
+        asked.addCallback(lambda codes: Deferred.fromCoroutine(self._answered(codes, member, lines, until)))
         asked.addErrback(self._failed, lines)
 
-    def _answered(
+    async def _answered(
         self, codes: Mapping[TopicPartition, ErrorCode], member: Member, lines: list[_Line], until: float
     ) -> None:
         busy, old = [], []
-        for line in lines:
+        # Each line is looked at just before it goes on: a marker may come between two slices.
+        async for line in TimeSlice(self._scheduler).over(lines, UNITS_TO_SETTLE):
             code = codes.get(line.key.partition, ErrorCode.NETWORK_EXCEPTION)
             if code == ErrorCode.CONCURRENT_TRANSACTIONS and line.waiting and self._clock.seconds() < until:
                 busy.append(line)

@@ -48,6 +48,9 @@ ZSTD_VERSION = 7
 UNITS_TO_APPEND = 4
 """Units of a time slice that it takes to append a batch, or to refuse it."""
 
+UNITS_TO_ENTER = 2
+"""Units that it takes to look whether a batch must wait for its transaction's coordinator."""
+
 #: The first version that names topics by their ids (KIP-516).
 TOPIC_ID_VERSION = 13
 
@@ -115,6 +118,9 @@ class ProduceHandlers:
         if single and (message.transactional_id is None or self._goes_on(message.topic_data[0], version)):
             return self._produce_one(context, message, version)
         problem, held = self._problem(message), NOTHING_HELD
+        if request.sliced:
+            work = _Work(message, version, context.listener)
+            return Deferred.fromCoroutine(self._produce_many(work, problem, context.time_slice(request)))
         if problem is None and self.gate is not None and message.transactional_id is not None:
             try:
                 held = self.gate.enter(message, version, self._leader)
@@ -123,8 +129,6 @@ class ProduceHandlers:
             if single and problem is None and not held.waits:
                 return self._produce_one(context, message, version)
         work = _Work(message, version, context.listener)
-        if request.sliced:
-            return Deferred.fromCoroutine(self._produce_many(work, problem, held, context.time_slice(request)))
         for _ in self._write_all(work, problem, held.waits):
             pass
         held.ask()
@@ -134,18 +138,24 @@ class ProduceHandlers:
         request.exclusive = self.gate is not None and self.gate.crowded
         return Deferred.fromCoroutine(self._finish_later(work, list(held.waits.values())))
 
-    async def _produce_many(self, work: _Work, problem: ApiError | None, held: Held, time_slice: TimeSlice) -> Answer:
+    async def _produce_many(self, work: _Work, problem: ApiError | None, time_slice: TimeSlice) -> Answer:
         """Serve a request of many batches in time slices. The requests behind it wait: the order holds."""
-        waits = list(held.waits.values())
+        held = Held()
         try:
+            if problem is None and self.gate is not None and work.message.transactional_id is not None:
+                entering = self.gate.enter_in_steps(held, work.message, work.version, self._leader)
+                try:
+                    await time_slice.finish(entering, UNITS_TO_ENTER)
+                except ApiError as e:
+                    problem = e
             await time_slice.finish(self._write_all(work, problem, held.waits), UNITS_TO_APPEND)
         except Exception:
-            _give_up(waits)
+            _give_up(list(held.waits.values()))
             raise
         finally:
             # Also if the client went away: others may stand in line behind its batches.
             held.ask()
-        return await self._finish_later(work, waits, time_slice)
+        return await self._finish_later(work, list(held.waits.values()), time_slice)
 
     def _write_all(
         self, work: _Work, problem: ApiError | None, waits: dict[int, Deferred[None]]

@@ -18,6 +18,7 @@ from logbus.handlers.cluster import shielded
 from logbus.handlers.routing import serves, task
 from logbus.model import TopicPartition
 from logbus.net.context import RequestContext
+from logbus.net.time_slices import TimeSlice
 from logbus.wire.connection import Request
 from logbus.wire.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -43,6 +44,9 @@ ABORTABLE_VERSION = 5
 
 BUMPING_VERSION = 5
 """The first version of EndTxn whose clients take the epoch of the next transaction from the answer (KIP-890)."""
+
+UNITS_TO_ADD = 5
+"""Units of a time slice that it takes to begin with one transaction of several."""
 
 Outcomes = Mapping[TopicPartition, ErrorCode]
 
@@ -82,34 +86,38 @@ class TransactionHandlers:
     async def add_partitions_to_txn(self, context: RequestContext, request: Request) -> AddPartitionsToTxnResponse:
         message: AddPartitionsToTxnRequest = request.message
         version = request.api_version
+        time_slice = context.time_slice(request)
         if version < BATCHED_VERSION:
             producer = ProducerIdAndEpoch(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
-            partitions = _partitions(message.v3_and_below_topics)
+            partitions = await _partitions(message.v3_and_below_topics, time_slice)
             wish = _Wish(message.v3_and_below_transactional_id, producer, partitions, verify_only=False)
-            outcomes = await self._add(wish, version, by_client=True)
-            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(outcomes))
+            outcomes = await self._add(wish, version, time_slice, by_client=True)
+            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _results(outcomes, time_slice))
         wishes = [
             _Wish(
                 one.transactional_id,
                 ProducerIdAndEpoch(one.producer_id, one.producer_epoch),
-                _partitions(one.topics),
+                await _partitions(one.topics, time_slice),
                 one.verify_only,
             )
-            for one in message.transactions
+            async for one in time_slice.over(message.transactions)
         ]
         by_client = context.broker is None
-        adding = [Deferred.fromCoroutine(self._add(wish, version, by_client)) for wish in wishes]
+        adding = []
+        async for wish in time_slice.over(wishes, UNITS_TO_ADD):
+            # Each has a slice of its own: they go on beside each other.
+            added = self._add(wish, version, TimeSlice(context.scheduler), by_client)
+            adding.append(Deferred.fromCoroutine(added))
         all_outcomes = await shielded(gatherResults(adding, consumeErrors=True))
-        return AddPartitionsToTxnResponse(
-            results_by_transaction=[
-                AddPartitionsToTxnResult(transactional_id=wish.transactional_id, topic_results=_results(outcomes))
-                for wish, outcomes in zip(wishes, all_outcomes, strict=True)
-            ]
-        )
+        results = []
+        async for wish, outcomes in time_slice.over(zip(wishes, all_outcomes, strict=True)):
+            topics = await _results(outcomes, time_slice)
+            results.append(AddPartitionsToTxnResult(transactional_id=wish.transactional_id, topic_results=topics))
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
 
-    async def _add(self, wish: _Wish, version: int, by_client: bool) -> Outcomes:
+    async def _add(self, wish: _Wish, version: int, time_slice: TimeSlice, by_client: bool) -> Outcomes:
         """What became of each partition: all are added, or none."""
-        impossible = self._impossible(wish.partitions, by_client=by_client)
+        impossible = await self._impossible(wish.partitions, time_slice, by_client=by_client)
         if impossible:
             return {name: impossible.get(name, ErrorCode.OPERATION_NOT_ATTEMPTED) for name in wish.partitions}
         try:
@@ -126,12 +134,12 @@ class TransactionHandlers:
             return dict.fromkeys(wish.partitions, known_to(e.code, version))
         return dict.fromkeys(wish.partitions, ErrorCode.NONE)
 
-    def _impossible(
-        self, partitions: Collection[TopicPartition], *, by_client: bool
+    async def _impossible(
+        self, partitions: Collection[TopicPartition], time_slice: TimeSlice, *, by_client: bool
     ) -> dict[TopicPartition, ErrorCode]:
         """Those that cannot be in a transaction."""
         found: dict[TopicPartition, ErrorCode] = {}
-        for name in partitions:
+        async for name in time_slice.over(partitions):
             if by_client and name.topic in self._internal_topics:
                 # Offsets take part by AddOffsetsToTxn.
                 found[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -164,13 +172,18 @@ class TransactionHandlers:
         return EndTxnResponse(producer_id=after.producer_id, producer_epoch=after.epoch)
 
 
-def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
-    return list(dict.fromkeys(TopicPartition(topic.name, number) for topic in topics for number in topic.partitions))
+async def _partitions(topics: Sequence[AddPartitionsToTxnTopic], time_slice: TimeSlice) -> list[TopicPartition]:
+    """The partitions of a transaction, each of them once."""
+    found: dict[TopicPartition, None] = {}
+    async for topic in time_slice.over(topics):
+        async for number in time_slice.over(topic.partitions):
+            found[TopicPartition(topic.name, number)] = None
+    return list(found)
 
 
-def _results(outcomes: Outcomes) -> list[AddPartitionsToTxnTopicResult]:
+async def _results(outcomes: Outcomes, time_slice: TimeSlice) -> list[AddPartitionsToTxnTopicResult]:
     found: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
-    for name, code in outcomes.items():
+    async for name, code in time_slice.over(outcomes.items()):
         result = AddPartitionsToTxnPartitionResult(partition_index=name.partition, partition_error_code=code)
         found.setdefault(name.topic, []).append(result)
     return [AddPartitionsToTxnTopicResult(name=topic, results_by_partition=results) for topic, results in found.items()]

@@ -20,6 +20,7 @@ from logbus.records.batch import ControlType, Marker
 from logbus.storage.log import Log
 from logbus.wire.messages.records import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.handlers.kit import NOW_MS, Client, HandlerCase, MemoryBroker, a_batch, produce_request
+from tests.net.fakes import iterate
 
 BACKOFF, LONGEST_BACKOFF = 0.02, 2.0
 
@@ -192,6 +193,74 @@ class TakingPart(ParticipationCase):
         self.coordinator.answer(ErrorCode.INVALID_TXN_STATE)
         self.assertTrue(self.client.closed)
         self.assertEqual(self.end(), 2)
+
+
+class ManyPartitions(ParticipationCase):
+    """Requests of so many batches that others are served in between."""
+
+    COUNT = 6_000
+
+    def many(self, client: Client) -> None:
+        """Send a request for all partitions of a topic, and for the first one very often."""
+        batches = [(index, transactional(b"v")) for index in range(300)]
+        again = [(0, transactional(b"v", sequence=1))] * (self.COUNT - 300)
+        client.send(in_transaction(*batches, *again, topic="wide"), 12)
+
+    def written(self) -> int:
+        """How many partitions have something."""
+        return sum(self.server.broker.replicas.get("wide", n).log.log_end_offset > 0 for n in range(300))
+
+    def test_they_go_on_in_slices(self) -> None:
+        """
+        They enter batch by batch. Once the coordinator has answered, some are written at a time; where a marker comes
+        before it is a partition's turn, the coordinator is asked again.
+        """
+        self.server.create("wide", 300)
+        scheduler = self.server.broker.slice_scheduler
+        before = scheduler.slices
+        self.many(self.client)
+        for _ in range(50):
+            iterate(self.server.reactor)
+        # Decoding takes two, appending five, and entering, of two looks at each batch, another five.
+        self.assertGreaterEqual(scheduler.slices - before, 10)
+        ((partitions, _),) = self.coordinator.partitions
+        self.assertEqual((len(partitions), self.written()), (300, 0))
+        self.coordinator.answer()
+        first = self.written()
+        self.assertTrue(0 < first < 100, first)
+        late = self.server.broker.replicas.get("wide", 299)
+        late.append_marker(7, 0, Marker(ControlType.ABORT, 1), NOW_MS, 1)
+        for _ in range(5):
+            iterate(self.server.reactor)
+        self.assertEqual(self.written(), 300)
+        self.assertEqual(late.log.log_end_offset, 1)
+        ((partitions, _),) = self.coordinator.partitions
+        self.assertEqual(partitions, [TopicPartition("wide", 299)])
+        self.coordinator.answer()
+        self.assertEqual((late.log.log_end_offset, self.gate.waiting_bytes), (2, 0))
+        for _ in range(50):
+            iterate(self.server.reactor)
+        (answer,) = self.client.answers()
+        codes = [one.error_code for one in answer.responses[0].partition_responses]
+        self.assertEqual((len(codes), set(codes[:300])), (self.COUNT, {0}))
+
+    def test_a_client_that_leaves(self) -> None:
+        """Nothing of it stays in line, however far it has come; what others put behind it is asked about."""
+        self.server.create("wide", 300)
+        for turns in range(12):
+            client = self.server.connect()
+            self.many(client)
+            for _ in range(turns):
+                iterate(self.server.reactor)
+            client.transport.loseConnection()
+            for _ in range(20):
+                iterate(self.server.reactor)
+            self.assertEqual(self.gate.waiting_bytes, 0)
+            while self.coordinator.partitions:
+                self.coordinator.answer()
+                for _ in range(5):
+                    iterate(self.server.reactor)
+            self.assertEqual((self.gate._lines, self.written()), ({}, 0))
 
 
 class Flags(ParticipationCase):

@@ -57,6 +57,9 @@ from logbus.wire.messages.topics import (
     DeleteTopicsRequest,
 )
 from logbus.wire.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
@@ -204,6 +207,27 @@ class ManyElementsTests(GroupCase):
             for number in range(MANY // 2)
         ]
         self.check(WriteTxnMarkersRequest(markers=markers), 1)
+
+    def test_partitions_of_transactions(self) -> None:
+        """Partitions that are to be in one transaction, and one partition in many transactions."""
+        numbers = list(range(MANY))
+        topics = [AddPartitionsToTxnTopic(name="none", partitions=numbers)]
+        request = AddPartitionsToTxnRequest(v3_and_below_transactional_id="x", v3_and_below_topics=topics)
+        (told,) = self.check(request, 3, least=8).results_by_topic_v3_and_below
+        self.assertEqual([one.partition_index for one in told.results_by_partition], numbers)
+        self.assertEqual({one.partition_error_code for one in told.results_by_partition}, {3})
+        transactions = [
+            AddPartitionsToTxnTransaction(
+                transactional_id=name,
+                producer_id=1,
+                producer_epoch=0,
+                topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])],
+            )
+            for name in NAMES[: MANY // 4]
+        ]
+        answer = self.check(AddPartitionsToTxnRequest(transactions=transactions), 4, least=8)
+        told = [one.transactional_id for one in answer.results_by_transaction]
+        self.assertEqual(told, NAMES[: MANY // 4])
 
     def test_topics(self) -> None:
         """Topics made (or not) and deleted, and records."""
