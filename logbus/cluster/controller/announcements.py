@@ -1,8 +1,8 @@
 """
-Batches of decisions, addressed to brokers: pure.
+Metadata updates built from a batch of the controller's changes (Kafka: ControllerBrokerRequestBatch): pure.
 
-A broker that has just come gets everything; the others get what changed. All brokers hear of all partitions, as all
-of them answer clients' questions about the cluster.
+A broker that has just registered gets the full state; the others get the changes. All brokers get all partitions, since
+all of them answer clients' Metadata requests.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ NOTHING: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 @frozen
 class Batch:
     """
-    What changed, whoever is told.
+    A batch of changes, not yet addressed to brokers.
 
     :ivar brokers: whether the set of live brokers changed.
-    :ivar partitions: whose state changed; ``created``: those among them that did not exist before.
-    :ivar configs: topics whose overrides changed; ``broker_configs``: entities whose did; ``group_configs``: groups.
+    :ivar partitions: those whose state changed; ``created``: those among them that did not exist before.
+    :ivar configs: topics whose overrides changed; also ``broker_configs`` (entities), ``group_configs`` (groups).
     """
 
     brokers: bool = False
@@ -42,7 +42,7 @@ class Batch:
 def changes(
     state: ControllerState, batch: Batch, controller_id: int, controller_epoch: int
 ) -> Mapping[int, Announcement]:
-    """The batch as an announcement to each broker alive."""
+    """The batch as an update to each live broker."""
     partitions = partition_states(state, batch.partitions, batch.created)
     configs = {topic: state.topics[topic].overrides for topic in sorted(batch.configs) if topic in state.topics}
     brokers = dict(state.brokers) if batch.brokers else None
@@ -65,7 +65,7 @@ def changes(
 def everything(
     state: ControllerState, brokers: Iterable[BrokerImage], controller_id: int, controller_epoch: int
 ) -> Mapping[int, Announcement]:
-    """All there is, to brokers that know nothing yet."""
+    """The full state, as an update to brokers that have none yet."""
     partitions = partition_states(state, state.partitions())
     return {
         broker.broker_id: Announcement(
@@ -86,7 +86,7 @@ def everything(
 def partition_states(
     state: ControllerState, names: Iterable[TopicPartition], created: Iterable[TopicPartition] = ()
 ) -> tuple[PartitionState, ...]:
-    """States of partitions that had their first election, grouped by topic, ascending by number."""
+    """The states of partitions that had their first election, grouped by topic, ascending by number."""
     new = frozenset(created)
     states = []
     for name in sorted(names):

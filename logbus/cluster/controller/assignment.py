@@ -1,9 +1,9 @@
 """
-Which brokers hold a new partition: pure.
+Assigns the replicas of new partitions to brokers, as Kafka does (AdminUtils.assignReplicasToBrokers, KIP-36): pure.
 
-Placement is Kafka's (KIP-36): leaders go round the brokers from a random start, followers are shifted a little further
-with every round, so that the load of a failed broker spreads over all others; with racks, the brokers are taken from
-one rack after the other, and no rack holds a second replica before each has one.
+Leaders go round the brokers from a random start. Followers are shifted a little further with every round, so that the
+load of a failed broker spreads over all others. With racks, the brokers are taken from one rack after the other, and no
+rack gets a second replica before each has one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def place(
 
     :param brokers: racks by broker id (None: unknown); racks count only when all are known.
     :param partitions: how many to place.
-    :param existing: those that the topic has already: placement goes on where it ended.
+    :param existing: the topic's present partitions: the assignment continues after them.
     :raise ApiError: INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
     """
     if partitions < 1:
@@ -65,7 +65,7 @@ def check_assignment(
     replication_factor: int | None = None,
 ) -> list[Replicas]:
     """
-    Check replicas that somebody chose.
+    Check a manual assignment.
 
     :param partitions: replicas of each new partition.
     :param first: the number of the first of them.

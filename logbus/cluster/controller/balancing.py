@@ -1,8 +1,8 @@
 """
-How leadership is spread, against how it was meant: pure.
+Finds partitions that are not led by their preferred leader: pure.
 
-The first replica of each partition is the preferred one: preferred leaders are placed evenly, so a cluster where all of
-them lead is balanced. After failures others lead, until somebody hands leadership back.
+The first replica of each partition is the preferred one. Preferred leaders are placed evenly, so a cluster where all of
+them lead is balanced. After failures others lead, until leadership is handed back.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def _able(state: ControllerState, name: TopicPartition, first: int) -> bool:
 
 
 def imbalance(state: ControllerState) -> int:
-    """How many partitions are led by another than their preferred leader, or by nobody."""
+    """The number of partitions that are led by another replica than the preferred one, or have no leader."""
     records = (state.partition(name) for name in state.partitions())
     return sum(record.state is None or record.state.leader != record.replicas[0] for record in records)
 
 
 def offline(state: ControllerState) -> int:
-    """How many partitions have no leader that lives."""
+    """The number of partitions without a live leader."""
     return sum(state.partition_phase(name) is not PartitionPhase.ONLINE for name in state.partitions())

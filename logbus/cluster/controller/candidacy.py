@@ -1,9 +1,8 @@
 """
-Who is the controller: an election with one ephemeral node and one counter.
+Elects the controller: the broker that creates the ephemeral node ``/controller`` is it.
 
-The winner raises ``/controller_epoch`` in the transaction that makes ``/controller``; the version which the counter
-has then is the token that all of its writes check, so that a controller which was replaced, and does not know it yet,
-can write nothing.
+The winner raises ``/controller_epoch`` in the transaction that creates ``/controller``. The version of that node is the
+token that all of its writes check: a controller that was replaced, and does not know it yet, can write nothing.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class Candidate:
             return node
 
     async def _claim(self) -> None:
-        """Try to make the node; who made it is seen by reading it, even if our answer was lost."""
+        """Try to create the node; reading it afterwards shows the winner, even if our answer was lost."""
         epoch, version = await self._epoch()
         node = ControllerNode(self.broker_id, self.incarnation, epoch + 1, int(self.wall_clock() * 1000))
         try:

@@ -1,8 +1,8 @@
 """
-What all brokers of the cluster can do: pure.
+The cluster's feature level: the highest that all brokers support. Pure.
 
-Each registration says what its broker can do; the cluster's *feature level* is what all of them can. It is written
-down and never falls: what it stands for may be on disk and in messages already, so older brokers are refused.
+Each registration has its broker's level. The cluster's level is stored and never falls: data on disk and in messages
+may depend on it already, so older brokers are refused.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from logbus.cluster.images import BrokerImage
 
 def raised_level(state: ControllerState) -> int | None:
     """
-    The level that the cluster can be raised to, if any.
+    The level to raise the cluster to, if any.
 
-    A broker that holds replicas and is away may come back as old as it was: it is waited for.
+    A broker that holds replicas and is away may come back with its old version: the level is not raised without it.
     """
     level = min((broker.feature_level for broker in state.brokers.values()), default=0)
     if level <= state.feature_level:
@@ -27,5 +27,5 @@ def raised_level(state: ControllerState) -> int | None:
 
 
 def admitted(brokers: Mapping[int, BrokerImage], level: int) -> dict[int, BrokerImage]:
-    """Those that can do what the cluster does."""
+    """The brokers that support the cluster's level."""
     return {number: broker for number, broker in brokers.items() if broker.feature_level >= level}

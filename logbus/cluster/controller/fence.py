@@ -1,4 +1,4 @@
-"""Writes that only the current controller can make."""
+"""Writes to the metadata store that only the current controller can make."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ BATCH_OPERATIONS = 1200
 
 
 class Deposed(LogbusError):
-    """Another broker is the controller now: nothing of what was to be written was."""
+    """Another broker is the controller now: nothing was written (Kafka: ControllerMovedException)."""
 
 
 @frozen
 class Fence:
     """
-    The right of one tenure to write.
+    The write access of one active controller.
 
-    :ivar token: version that ``/controller_epoch`` got when the tenure began; it stands in every transaction.
+    :ivar token: the version of ``/controller_epoch`` at its election; every transaction checks it.
     """
 
     store: IMetadataStore
@@ -39,7 +39,7 @@ class Fence:
         Groups are applied in order: after a failure those of the first transactions may have been.
 
         :raise Deposed: at the first transaction that finds another controller epoch.
-        :raise MultiFailed: an operation does not fit: what we believe of the tree is wrong.
+        :raise MultiFailed: an operation was refused: the state in memory is not that of the store.
         """
         batch: list[Op] = []
         size = 0

@@ -1,12 +1,12 @@
 """
-Leaders' wishes to change the in-sync replicas (AlterPartition, KIP-497): pure.
+Decides leaders' requests to change the in-sync replicas (AlterPartition, KIP-497): pure.
 
-A wish is a compare-and-set: it must come from the leader, of this epoch, and build on the state that is stored. One
-that was granted already, and whose answer was lost, is granted again without a change.
+A request is a compare-and-set: it must come from the leader, in this epoch, and build on the stored state. A request
+that was applied already, and whose answer was lost, succeeds again without a change.
 
-Who joins must be the one who has fetched: a broker that restarted since may have lost what it had, and nothing was
-written that would make the wish void (KIP-903). Members need no such look: those that come back with less leave, which
-is written.
+A joining broker must still have the registration with which it fetched: it may have restarted since and lost records,
+and no write to the store made the request void (KIP-903). Present members need no such check: those that come back with
+fewer records leave the ISR, which is written.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def granted(
     controller_epoch: int,
 ) -> LeaderAndIsr:
     """
-    The state after a wish; the one that is, if the wish was granted before.
+    The state after a change; the present one, if the change was applied before.
 
     :param broker_id: who wishes it.
     :param joins: whether a broker, of that epoch, could become in sync: it lives, and in that very life, its log

@@ -1,7 +1,7 @@
 """
-Reads the controller's state out of the metadata store, at the begin of a tenure.
+Loads the controller's state from the metadata store, when a broker becomes the active controller.
 
-What cannot be read of one topic or broker does not stop the others: the topic is left alone, the broker is not there.
+An unreadable node of one topic or broker does not stop the others: the topic is not touched, the broker is ignored.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def load_state(store: IMetadataStore) -> ControllerState:
     """
     All topics, partitions and configurations (brokers come from :func:`load_brokers`).
 
-    :raise BadZnode: a node cannot be read that is nobody's own.
+    :raise BadZnode: a node cannot be read that concerns the cluster as a whole.
     """
     state = ControllerState()
     deleting = set(await store.children(DELETED_TOPICS))
@@ -69,7 +69,7 @@ async def load_state(store: IMetadataStore) -> ControllerState:
 
 
 async def load_brokers(store: IMetadataStore, watch: Watcher) -> dict[int, BrokerImage]:
-    """The brokers that live; ``watch`` hears when one comes or goes."""
+    """The live brokers; ``watch`` fires when one registers or goes."""
     names = await store.children(BROKER_IDS, watch)
     numbers = [int(name) for name in names if name.isdecimal()]
     brokers = {}
@@ -77,7 +77,7 @@ async def load_brokers(store: IMetadataStore, watch: Watcher) -> dict[int, Broke
         numbers, await _get_all(store, [BrokerIdZnode.path(number) for number in numbers]), strict=True
     ):
         if found is None:
-            continue  # It left just now; the watch says so, too.
+            continue  # It went just now; the watch fires, too.
         data, stat = found
         try:
             registration = BrokerIdZnode.decode(number, data)
@@ -120,7 +120,7 @@ async def _load_partitions(store: IMetadataStore, state: ControllerState) -> Non
     ]
     states = await _get_all(store, [StateZnode.path(name, number) for name, number, _ in numbered])
     for (name, number, record), found in zip(numbered, states, strict=True):
-        if found is not None:  # Otherwise it was made, but its first election was not written: it is new.
+        if found is not None:  # Otherwise it was created, but its first election was not written: it is new.
             data, stat = found
             try:
                 record.state = StateZnode.decode(name, number, data, stat.version)
@@ -168,7 +168,7 @@ def _config(path: str, found: Found) -> tuple[dict[str, str], int]:
 
 
 async def _get_all(store: IMetadataStore, paths: Sequence[str]) -> list[Found]:
-    """What is at each path, or None; a window of requests is under way at once."""
+    """The node at each path, or None; a window of requests is in flight at once."""
     found: list[Found] = []
     window: deque[Deferred[Found]] = deque()
     try:

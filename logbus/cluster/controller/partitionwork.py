@@ -1,5 +1,5 @@
 """
-What a controller does to partitions when somebody asks: elections, reassignments. Each function runs on its queue.
+Elections and reassignments on request, by the active controller. They run on its event queue.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from logbus.metastore.znodes import REASSIGN_PARTITIONS, ReassignmentsZnode
 from logbus.model import TopicPartition
 
 Outcomes = dict[TopicPartition, ApiError | None]
-"""By partition: None, or why not."""
+"""By partition: None, or the error."""
 
 UNITS_TO_DECIDE = 4
 """Units of a time slice that it takes to decide about one partition."""
@@ -30,7 +30,7 @@ _log = Logger(namespace="logbus.cluster.controller")
 
 
 class ElectionType(Enum):
-    """PREFERRED: the first replica, if it is in sync. UNCLEAN: whoever lives, where nobody leads."""
+    """PREFERRED: elect the first replica, if it is in sync. UNCLEAN: elect any live replica where none leads."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -39,7 +39,7 @@ class ElectionType(Enum):
 async def elect(
     tenure: Tenure, kind: ElectionType, names: Sequence[TopicPartition] | None
 ) -> tuple[Outcomes, Delivery | None]:
-    """Hold elections on the controller's queue."""
+    """Hold elections of one kind, of all partitions if ``names`` is None."""
     outcomes: Outcomes = {}
     elections: dict[TopicPartition, Election] = {}
     decide = preferred_leader if kind is ElectionType.PREFERRED else unclean_leader
@@ -61,7 +61,7 @@ async def elect(
 async def reassign(
     tenure: Tenure, wanted: Mapping[TopicPartition, Sequence[int] | None], *, factor_may_change: bool = True
 ) -> tuple[Outcomes, Delivery | None]:
-    """Begin, or cancel, moves on the controller's queue; what needs nobody to fetch ends at once."""
+    """Begin or cancel reassignments; those in which no replica has to fetch complete at once."""
     outcomes: Outcomes = {}
     moves: dict[TopicPartition, Move] = {}
     time_slice = tenure.time_slice()
@@ -98,9 +98,9 @@ async def reassign(
 
 async def take_orders(tenure: Tenure, watch: Watcher) -> None:
     """
-    Carry out what a tool left in ``/admin/reassign_partitions``, and remove the node.
+    Begin the reassignments that a tool wrote to ``/admin/reassign_partitions``, and remove the node.
 
-    :param watch: hears when there is something again.
+    :param watch: fires when the node is created again.
     """
     store = tenure.fence.store
     if await store.exists(REASSIGN_PARTITIONS, watch) is None:
@@ -109,7 +109,7 @@ async def take_orders(tenure: Tenure, watch: Watcher) -> None:
         data, stat = await store.get(REASSIGN_PARTITIONS)
         wanted = ReassignmentsZnode.decode(data)
     except NoNode:
-        return  # The watch tells of what comes next.
+        return  # The watch fires when it is created again.
     except BadZnode as error:
         _log.error("nothing is reassigned: {error}", error=error)
         return
@@ -122,8 +122,8 @@ async def take_orders(tenure: Tenure, watch: Watcher) -> None:
 
 async def tidy(tenure: Tenure) -> None:
     """
-    Decide again what hangs on settings that changed for all topics at once: with a lower minimum of in-sync replicas
-    nobody is eligible any more, and leaders go on; where unclean elections are allowed now, somebody leads.
+    Hold the elections that a change of all topics' defaults makes due: a lower minimum of in-sync replicas ends
+    eligibility outside the ISR, and where unclean elections are allowed now, a partition without a leader gets one.
     """
     doubtful = []
     async for name in tenure.time_slice().over(tenure.state.partitions()):

@@ -1,5 +1,5 @@
 """
-Which reports of incomplete replicas the controller believes: pure.
+Decides which reports of incomplete replicas the controller accepts: pure.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from logbus.model import ReplicaReport
 
 def check_report(report: ReplicaReport, record: PartitionRecord, standing: Standing, broker_id: int) -> None:
     """
-    See whether a report counts.
+    Check whether a report counts.
 
-    A broker knows best what its own replica is.  A follower that says so of its leader must have every committed
-    record by what is stored (in the ISR, or eligible), and speak of the present leader: then the leader has none that
-    the follower lacks, and the follower, or another in sync, can take its place.
+    A broker's report about its own replica always does.  A follower that reports its leader must have every committed
+    record by the stored state (in the ISR, or eligible), and report the present leader: then the leader has no
+    committed record that the follower lacks, and the follower, or another in sync, can take its place.
 
     :param standing: of the reporter, ``broker_id``, to the partition.
     :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, INELIGIBLE_REPLICA.

@@ -1,5 +1,5 @@
 """
-What a topic's configuration says to those who elect leaders, and which replicas hold every committed record. Pure.
+The settings of a topic that elections depend on, and the replicas that hold every committed record (KIP-966). Pure.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from attrs import frozen
 
 class Standing(Enum):
     """
-    What a broker can be to one of its partitions.
+    Whether a broker's replica of a partition can lead.
 
-    UP: it could lead. LEAVING: it is shutting down: it serves on, but is given nothing new. INCOMPLETE: its replica was
-    reported to lack committed records, or to hold damaged ones: it leads only while nobody else can. GONE: it is not
-    alive, or its log directory failed.
+    UP: it can. LEAVING: its broker is in controlled shutdown: it goes on serving, but becomes leader of nothing.
+    INCOMPLETE: it was reported to lack committed records, or to hold damaged ones: it leads only while no other replica
+    can. GONE: its broker is not alive, or its log directory failed.
     """
 
     UP = "up"
@@ -28,10 +28,10 @@ class Standing(Enum):
 @frozen
 class TopicRules:
     """
-    The settings of a topic that the controller decides by.
+    The settings of a topic that elections depend on.
 
     :ivar unclean_allowed: a replica that may lack committed records may lead when no other can.
-    :ivar min_insync: how many replicas an acknowledged record is on, leader included.
+    :ivar min_insync: how many replicas, the leader included, an acknowledged record is on.
     :ivar flushes: records are synced before they are acknowledged: a broker that lost its page cache lost none of them.
     """
 
@@ -45,19 +45,19 @@ class TopicRules:
 
 
 RulesFor = Callable[[Mapping[str, str]], TopicRules]
-"""From a topic's overrides, over the defaults."""
+"""The rules of a topic, from its overrides and the defaults."""
 
 
 def still_eligible(
     before: Iterable[int], left: Iterable[int], isr: tuple[int, ...], replicas: tuple[int, ...], rules: TopicRules
 ) -> tuple[int, ...]:
     """
-    Who outside the in-sync replicas has every committed record all the same (KIP-966).
+    The eligible leader replicas (KIP-966): outside the in-sync replicas, but with every committed record.
 
-    Nothing is committed while fewer than the minimum are in sync; so those that leave then lack nothing, until enough
-    are in sync again.
+    Nothing is committed while fewer than the minimum are in sync. A replica that leaves during that time lacks nothing,
+    until enough replicas are in sync again.
 
-    :param before: who was eligible; ``left``: who leaves the in-sync replicas now; ``isr``: those in sync from now on.
+    :param before: the eligible ones so far; ``left``: those leaving the ISR now; ``isr``: those in sync from now on.
     """
     if len(isr) >= rules.enough(len(replicas)):
         return ()

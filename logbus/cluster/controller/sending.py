@@ -1,5 +1,5 @@
 """
-Announcements on their way: one receiver for each life of each broker, and who waits for them to be applied.
+Sends metadata updates to all brokers (Kafka: ControllerChannelManager): one receiver for each registration of a broker.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ ReplicasFailed = Callable[[BrokerImage, frozenset[TopicPartition]], object]
 
 @frozen
 class Delivery:
-    """Announcements on their way."""
+    """Metadata updates that were sent to the brokers and not yet applied by all of them."""
 
     _done: Deferred[PartitionErrors]
 
     def wait(self) -> Deferred[PartitionErrors]:
         """
-        Fires once all brokers alive have heard, with the partitions that somebody could not bring up; never fails.
+        Fires once all live brokers have applied them, with the partitions that a broker could not open; never fails.
         """
         waiting: Deferred[PartitionErrors] = Deferred()
 
@@ -45,11 +45,11 @@ class Delivery:
 @define(eq=False)
 class Announcer:
     """
-    Tells the brokers what one tenure decides.
+    Sends the decisions of one active controller to the brokers.
 
     :ivar receiver_for: how to reach a broker.
-    :ivar replicas_failed: told when a broker answers that it cannot bring up some of its replicas.
-    :ivar over: nothing is to be said in the tenure's name any more.
+    :ivar replicas_failed: called when a broker answers that it cannot open some of its replicas.
+    :ivar over: the controller has resigned; no more updates are sent in its name.
     """
 
     broker_id: int
@@ -63,9 +63,9 @@ class Announcer:
 
     def announce(self, batch: Batch, new: Mapping[int, BrokerImage] | None = None) -> Delivery:
         """
-        Tell the brokers what changed.
+        Send the changes to the brokers.
 
-        :param new: those that know nothing yet: they are told everything.
+        :param new: brokers that have no state yet; they get a full update.
         """
         announcements = dict(changes(self.state, batch, self.broker_id, self.epoch))
         if new:
@@ -78,7 +78,7 @@ class Announcer:
         return Delivery(answers.addCallback(lambda all: {name: error for one in all for name, error in one.items()}))
 
     def everything_for(self, broker: BrokerImage) -> Announcement | None:
-        """All there is, for a broker that may have missed something; None if it is gone, or the tenure over."""
+        """The full state, for a broker that may have missed updates; None if it is gone, or the controller resigned."""
         if self.over or not self._lives(broker):
             return None
         return everything(self.state, [broker], self.broker_id, self.epoch)[broker.broker_id]
@@ -100,7 +100,7 @@ class Announcer:
 
         def failed(failure: Failure) -> PartitionErrors:
             if not self._lives(broker):
-                return {}  # Nobody waits for a broker that is gone: it hears everything when it is back.
+                return {}  # Nobody waits for a broker that is gone: it gets a full update when it is back.
             if failure.check(ApiError) is not None:
                 self._log.warn("broker {broker} refused: {error}", broker=broker.broker_id, error=failure.value)
             else:

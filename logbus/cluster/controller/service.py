@@ -1,9 +1,9 @@
 """
-The controller's part of every broker: it stands for election, and while it is elected it serves one queue of events.
+The controller (Kafka: KafkaController): every broker runs one, and one of them is elected and processes events.
 
-Watches, requests and changes of the session only put something on the queue, so that everything that decides or
-writes happens in one order. What went wrong in a way that leaves the tree in doubt (a lost connection, a transaction
-that did not fit) ends the tenure: the next one begins by reading everything again.
+Watches, requests and changes of the session only put events on a queue (Kafka: ControllerEventManager), so all
+decisions and writes happen in one order. An error that leaves the content of the store uncertain (a lost connection, a
+transaction that was refused) makes the controller resign: the next election loads everything again.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ RETRY_SECONDS = 1.0
 @define(eq=False, repr=False)
 class Controller:
     """
-    One per broker; at most one of a cluster holds office.
+    One per broker; at most one of a cluster is active.
 
-    Start it after the broker has registered: a controller that is not among the living would find its own partitions
-    without a leader.
+    Start it after the broker has registered: a controller whose own broker is not alive would elect no leader for that
+    broker's partitions.
 
     :ivar receiver_for: how to reach a broker of that image (itself included).
-    :ivar rules_for: what a topic's overrides say, laid over the defaults.
-    :ivar scheduler: gives time slices to work on many partitions; None: it is done at once.
-    :ivar tenure: None while another broker holds office, or nobody knows.
-    :ivar tally: what is counted of its work.
+    :ivar rules_for: the rules of a topic, from its overrides and the defaults.
+    :ivar scheduler: gives time slices to work on many partitions; None: all of it runs at once.
+    :ivar tenure: None while another broker is the controller, or none is known.
+    :ivar tally: metrics of its work.
     """
 
     store: IMetadataStore
@@ -86,8 +86,8 @@ class Controller:
 
     def start(self) -> Deferred[None]:
         """
-        Stand for election. Fires once it is known who the controller is; if it is this broker, everything has been
-        read, elected, written and announced (:class:`ClusterMetadata` shows when it was also applied).
+        Take part in the election. Fires once the controller is known; if it is this broker, the state has been loaded,
+        the elections are written, and updates are sent (:class:`ClusterMetadata` shows when they were applied).
 
         :raise MetastoreError: what is stored cannot be read.
         """
@@ -106,7 +106,7 @@ class Controller:
         return known
 
     def stop(self) -> Deferred[None]:
-        """Leave office, so that another broker can be elected at once; what waits on the queue is refused."""
+        """Resign, so that another broker can be elected at once; events still on the queue are refused."""
         stopped: Deferred[None] = Deferred()
 
         async def last() -> None:
@@ -128,11 +128,11 @@ class Controller:
 
     def submit(self, run: Callable[[Tenure], Awaitable[T]]) -> Deferred[T]:
         """
-        Do something as the controller, when it is its turn.
+        Run a function as the controller, in its turn on the queue.
 
-        :param run: its result (not a Deferred) is what the answer fires with.
-        :raise ApiError: NOT_CONTROLLER when another broker is, or took over meanwhile; then it may or may not have
-            been done.
+        :param run: the Deferred fires with its result (not a Deferred).
+        :raise ApiError: NOT_CONTROLLER when another broker is the controller, or took over meanwhile; then the change
+            may or may not have been made.
         """
         answer: Deferred[T] = Deferred()
 
@@ -156,7 +156,7 @@ class Controller:
         return answer
 
     def end_deletion(self, names: Sequence[str], begun: Delivery) -> Deferred[None]:
-        """Remove what is left of topics once the brokers have given up their logs; fires when nothing is."""
+        """Remove the nodes of topics once the brokers have deleted their logs; fires when they are gone."""
 
         async def run() -> None:
             await begun.wait()
@@ -173,7 +173,7 @@ class Controller:
         self._put(lambda: self._as_controller(note))
 
     def settings_changed(self) -> None:
-        """The defaults of topics are others now."""
+        """The defaults of topics changed: decide again where that matters."""
         self._put(lambda: self._as_controller(tidy))
 
     # Events.
@@ -204,7 +204,7 @@ class Controller:
             await self._contend()
 
     async def _contend(self) -> Failure | None:
-        """Stand for election, and take office if we won; what went wrong is tried again later, and returned."""
+        """Take part in the election, and become the active controller if we won; failures are retried, and returned."""
         try:
             outcome = await Candidate(self.store, self.broker_id, self.incarnation, self.wall_clock).contend(
                 self._controller_moved
@@ -252,7 +252,7 @@ class Controller:
             )
 
     def _leave_office(self) -> Tenure | None:
-        """Be the controller no more, as far as we can tell; the tenure that ended, if there was one."""
+        """Resign, as far as this broker can tell; return the active controller that ended, if there was one."""
         tenure, self.tenure = self.tenure, None
         if tenure is not None:
             tenure.announcer.over = True
@@ -266,7 +266,7 @@ class Controller:
                 self._give_up(Failure())
 
     def _give_up(self, failure: Failure) -> None:
-        """End the tenure, if there is one, and try again: at once when deposed, later when something is wrong."""
+        """Resign, and take part in the next election: at once if another broker was elected, later on errors."""
         self._leave_office()
         if failure.check(ConnectionLost, SessionLost) is not None:
             return  # The next CONNECTED begins anew.
@@ -275,7 +275,7 @@ class Controller:
             self._put(self._contend_again)
             return
         if failure.check(StoreUnusable) is not None:
-            # Such as a full disk: where it was met would tell an operator nothing.
+            # Such as a full disk: a traceback would tell an operator nothing.
             self._log.error(
                 "controller work failed; everything will be read again: {error}", error=failure.getErrorMessage()
             )
@@ -321,7 +321,7 @@ class Controller:
 
 
 def _for_client(failure: Failure) -> Failure:
-    """What a client is told of a change that may have been made or not."""
+    """The error for a client whose change may or may not have been made."""
     if failure.check(Deposed, ConnectionLost, SessionLost) is not None:
         return Failure(ApiError(ErrorCode.NOT_CONTROLLER, str(failure.value)))
     if failure.check(StoreUnusable) is not None:

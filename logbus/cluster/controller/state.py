@@ -1,8 +1,8 @@
 """
-What the controller knows: brokers, topics, partitions, and the phases that follow from them.
+The controller's view of the cluster (Kafka: ControllerContext): brokers, topics, partitions and their phases.
 
-Phases are not stored but derived from the records, so that they cannot disagree with them; the controller is
-level-triggered: whatever happened, it compares what is with what ought to be.
+Phases are not stored but derived from the records, so that they cannot disagree with them. The controller is
+level-triggered: after any event it compares the present state with the wanted one.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class ReplicaPhase(Enum):
 @define(eq=False)
 class PartitionRecord:
     """
-    One partition as it is in the metadata store.
+    One partition as the metadata store has it.
 
-    :ivar replicas: all of them, the preferred leader first; while it is reassigned those that it is to have come first.
+    :ivar replicas: all of them, the preferred leader first; during a reassignment the target replicas come first.
     :ivar adding: those of ``replicas`` that a reassignment adds; ``removing``: those that it takes away at its end.
     :ivar state: None before the first election.
     """
@@ -66,24 +66,24 @@ class PartitionRecord:
 
     @property
     def reassigning(self) -> bool:
-        """Whether it is on its way to other replicas."""
+        """Whether a reassignment is under way."""
         return bool(self.adding or self.removing)
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replicas that it is to have once nothing is under way."""
+        """The replicas after the reassignment."""
         return tuple(one for one in self.replicas if one not in self.removing)
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """The replicas that it had before a reassignment."""
+        """The replicas before the reassignment."""
         return tuple(one for one in self.replicas if one not in self.adding)
 
 
 @define(eq=False)
 class TopicRecord:
     """
-    One topic as it is in the metadata store.
+    One topic as the metadata store has it.
 
     :ivar version: of the topic's node, for the next change; ``config_version``: of its configuration, −1 if there is
         no such node.
@@ -100,12 +100,12 @@ class TopicRecord:
 
     @property
     def assignment(self) -> Assignment:
-        """What the topic's node holds."""
+        """The content of the topic's node."""
         return assignment(self.topic_id, self.partitions)
 
 
 def assignment(topic_id: UUID, partitions: Sequence[PartitionRecord]) -> Assignment:
-    """What the node of a topic with these partitions holds."""
+    """The content of the node of a topic with these partitions."""
     return Assignment(
         topic_id,
         tuple(record.replicas for record in partitions),
@@ -117,16 +117,16 @@ def assignment(topic_id: UUID, partitions: Sequence[PartitionRecord]) -> Assignm
 @define(eq=False)
 class ControllerState:
     """
-    All of it.
+    All that the controller knows of the cluster.
 
-    :ivar brokers: those that live, by id.
-    :ivar failed: replicas on living brokers whose log directory failed, by broker.
-    :ivar incomplete: replicas on living brokers that were reported as incomplete, by broker.
-    :ivar log_ends: of partitions without a leader: how far the logs of living brokers go, by broker.
-    :ivar leaving: brokers that are shutting down; they stay so until they register again.
-    :ivar lives: the lives of brokers that were taken note of; ``lives_version``: of the node that keeps them.
+    :ivar brokers: the live brokers, by id.
+    :ivar failed: replicas on live brokers whose log directory failed, by broker.
+    :ivar incomplete: replicas on live brokers that were reported as incomplete, by broker.
+    :ivar log_ends: of partitions without a leader: where the logs of live brokers end, by broker.
+    :ivar leaving: brokers in controlled shutdown, until they register again.
+    :ivar lives: incarnations of brokers that a controller has noted; ``lives_version``: of the node that keeps them.
     :ivar feature_level: what all brokers of the cluster can do; ``feature_version``: of the node that keeps it.
-    :ivar unreadable: topics whose nodes cannot be read, with the reason: they are left alone.
+    :ivar unreadable: topics whose nodes cannot be read, with the reason; the controller does not touch them.
     :ivar broker_configs: overrides by entity (broker id or ``<default>``); ``broker_config_versions``: of their nodes.
     :ivar group_configs: overrides of consumer groups, by group id; ``group_config_versions``: of their nodes.
     """
@@ -159,7 +159,7 @@ class ControllerState:
                     yield TopicPartition(topic.name, number)
 
     def standing(self, broker_id: int, name: TopicPartition) -> Standing:
-        """What a broker can be to one of its partitions."""
+        """Whether a broker's replica of a partition can lead."""
         if broker_id not in self.brokers or name in self.failed.get(broker_id, ()):
             return Standing.GONE
         if broker_id in self.leaving:
@@ -167,7 +167,7 @@ class ControllerState:
         return Standing.INCOMPLETE if name in self.incomplete.get(broker_id, ()) else Standing.UP
 
     def forget(self, broker_id: int) -> None:
-        """A broker is gone, or begins a new life: what it reported in the one before says nothing any more."""
+        """Drop a broker's reports: it is gone, or has registered anew."""
         self.failed.pop(broker_id, None)
         self.incomplete.pop(broker_id, None)
         self.leaving.discard(broker_id)
@@ -191,7 +191,7 @@ class ControllerState:
         return ReplicaPhase.OFFLINE if self.standing(broker_id, name) is Standing.GONE else ReplicaPhase.ONLINE
 
     def come(self) -> dict[int, BrokerImage]:
-        """Brokers alive whose life was not taken note of yet."""
+        """Live brokers whose incarnation no controller has noted yet."""
         return {
             number: broker
             for number, broker in self.brokers.items()
@@ -199,13 +199,13 @@ class ControllerState:
         }
 
     def holders(self) -> set[int]:
-        """The brokers that are to have a replica of anything: a new broker with an empty disk is none of them."""
+        """The brokers to which any replica is assigned; a new broker with an empty disk is not among them."""
         return {one for topic in self.topics.values() for record in topic.partitions for one in record.replicas}
 
     def unclean(self, come: Mapping[int, BrokerImage]) -> frozenset[int]:
         """
-        Those among ``come`` that started after an unclean stop: they may be back without some of what they had. A
-        registration says it of a process, and is repeated when only a session was replaced.
+        Those among ``come`` that started after an unclean stop, and may lack records that they had. A registration
+        says it of a process, and repeats it when only the session was replaced.
         """
         return frozenset(
             number

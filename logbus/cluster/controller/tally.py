@@ -1,4 +1,4 @@
-"""What is counted of the controller's work: pure."""
+"""Metrics of the controller's work (Kafka: ControllerStats): pure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from logbus.model import LeaderAndIsr
 @define(eq=False)
 class Tally:
     """
-    Counts over all tenures of one broker.
+    Counts over all controller epochs of one broker.
 
-    :ivar elections: how often a partition was given a leader, the first time included.
+    :ivar elections: how often a partition got a leader, the first time included.
     :ivar unclean_elections: those among them that may have cost committed records.
     :ivar incomplete_replicas: how often a replica was reported to lack committed records, or to hold damaged ones.
     :ivar isr_changes: how often in-sync replicas changed without an election.
-    :ivar events: served by the queue; ``waited_seconds``: until it was their turn, ``event_seconds``: that they took.
-    :ivar tenures: how often this broker became the controller; ``taking_office_seconds``: that the last time took.
-    :ivar election_events: those among them in which leaders were elected; ``election_seconds``: that these took.
+    :ivar events: processed by the queue; ``waited_seconds``: time on it, ``event_seconds``: processing time.
+    :ivar tenures: how often this broker became the controller; ``taking_office_seconds``: duration of the last time.
+    :ivar election_events: the events in which leaders were elected; ``election_seconds``: their processing time.
     """
 
     elections: int = field(default=0, init=False)
@@ -35,7 +35,7 @@ class Tally:
     election_seconds: float = field(default=0.0, init=False)
 
     def note(self, before: LeaderAndIsr | None, outcome: Election) -> None:
-        """An outcome was written."""
+        """Count an election that was written."""
         if before is not None and before.leader_epoch == outcome.result.leader_epoch:
             self.isr_changes += 1
             return
@@ -43,7 +43,7 @@ class Tally:
         self.unclean_elections += outcome.unclean
 
     def served(self, waited: float, took: float, elections_before: int) -> None:
-        """An event of the queue was served; ``elections`` was ``elections_before`` when it began."""
+        """Count a processed event of the queue; ``elections`` was ``elections_before`` when it began."""
         self.events += 1
         self.waited_seconds += waited
         self.event_seconds += took
@@ -52,6 +52,6 @@ class Tally:
             self.election_seconds += took
 
     def took_office(self, seconds: float) -> None:
-        """The broker is the controller."""
+        """Count that the broker became the controller."""
         self.tenures += 1
         self.taking_office_seconds = seconds

@@ -1,9 +1,9 @@
 """
-One broker's time as controller, from the election to the next: what it knows, writes and announces.
+The work of the elected controller, from its election until another broker is elected.
 
-Everything that changes runs on the controller's queue, one thing after the other. Each change is first written under
-the fence, then noted, then announced; announcing is not waited for on the queue, as a slow broker must not hold up
-the others.
+All changes run on the controller's event queue, one after the other. Each change is first written to the metadata
+store under the fence, then applied to the state in memory, then sent to the brokers. The queue does not wait for the
+brokers to apply it: a slow broker must not hold up the others.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ UNITS_TO_LOG = 10
 @define(eq=False, repr=False)
 class Tenure:
     """
-    A term of office.
+    The active controller of one controller epoch.
 
-    :ivar epoch: the controller epoch; ``fence`` makes sure that it is still current at every write.
-    :ivar rules_for: what a topic's overrides say, laid over the defaults.
+    :ivar epoch: the controller epoch; ``fence`` checks at every write that it is still current.
+    :ivar rules_for: the rules of a topic, from its overrides and the defaults.
     :ivar brokers_moved: watches the brokers' registrations.
-    :ivar tally: what is counted, over all tenures of this broker.
-    :ivar scheduler: gives time slices to work on many partitions; None: it is done at once.
+    :ivar tally: metrics, over all controller epochs of this broker.
+    :ivar scheduler: gives time slices to work on many partitions; None: all of it runs at once.
     """
 
     broker_id: int
@@ -74,7 +74,7 @@ class Tenure:
     # Brokers.
 
     async def begin(self) -> None:
-        """Read everything, elect where it is due, and announce everything to everyone."""
+        """Load the state, hold the elections that are due, and send the full state to all brokers."""
         store = self.fence.store
         await store.sync()
         self.state = self.announcer.state = await load_state(store)
@@ -93,7 +93,7 @@ class Tenure:
         await self.finish_moves(self.state.partitions())
 
     async def refresh_brokers(self) -> None:
-        """Compare the registrations with those known; elect and announce what follows."""
+        """Compare the registrations with those known, hold the elections that follow, and send them to the brokers."""
         before = self.state.brokers
         now = await self._load_brokers()
         come = {
@@ -141,7 +141,7 @@ class Tenure:
 
     async def check_broker(self, broker_id: int, broker_epoch: int) -> BrokerImage:
         """
-        Make sure that it is this life of a broker that asks.
+        Check that a request comes from a broker's current registration.
 
         :raise ApiError: STALE_BROKER_EPOCH.
         """
@@ -150,14 +150,14 @@ class Tenure:
             if known is not None and known.epoch == broker_epoch:
                 return known
             if look_again:
-                # It may have registered just now, and ask before the watch told us.
+                # It may have registered just now, before the watch has fired here.
                 await self.refresh_brokers()
         raise ApiError(
             ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered with the epoch {broker_epoch}"
         )
 
     async def note_failed(self, broker: BrokerImage, names: frozenset[TopicPartition]) -> None:
-        """Replicas of a broker that lives are offline until it registers again: their leaders move elsewhere."""
+        """Take replicas of a live broker offline until it registers again, and move their leaders elsewhere."""
         known = self.state.brokers.get(broker.broker_id)
         if known is None or known.epoch != broker.epoch:
             return
@@ -169,10 +169,11 @@ class Tenure:
 
     async def shut_down(self, broker_id: int, broker_epoch: int) -> Sequence[TopicPartition]:
         """
-        A broker is about to stop: others take over what it leads, and it leaves the in-sync replicas where it is not
-        the last. It is given nothing new until it registers again. Asked again it goes on where it ended.
+        Controlled shutdown of a broker (KIP-143): elect other leaders for the partitions that it leads, and take it out
+        of the in-sync replicas where it is not the last. It becomes leader of nothing until it registers again. A
+        repeated call continues the work.
 
-        :return: what it leads all the same, as nobody else could, in order.
+        :return: the partitions that it still leads, since no other replica could, in order.
         :raise ApiError: STALE_BROKER_EPOCH.
         """
         await self.check_broker(broker_id, broker_epoch)
@@ -192,13 +193,14 @@ class Tenure:
         self, broker_id: int, broker_epoch: int, reports: Sequence[ReplicaReport]
     ) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
         """
-        A broker says that replicas lack committed records, or hold damaged ones: others lead, where they can.
+        Handle a broker's reports of replicas that lack committed records, or hold damaged ones: other replicas lead,
+        where they can.
 
-        A broker's own replica counts as incomplete until it says otherwise, or registers again. What it says of its
-        leader counts if it is itself known to have every committed record; the leader is elected no more until it has
-        fetched what it lacks.
+        A broker's own replica counts as incomplete until the broker reports it complete, or registers again. A report
+        about its leader counts if the broker itself is known to have every committed record; the leader is then not
+        elected again until it has fetched the records it lacks.
 
-        :return: the states after it. FENCED_LEADER_EPOCH, INELIGIBLE_REPLICA, UNKNOWN_TOPIC_OR_PARTITION.
+        :return: the states afterwards. FENCED_LEADER_EPOCH, INELIGIBLE_REPLICA, UNKNOWN_TOPIC_OR_PARTITION.
         :raise ApiError: STALE_BROKER_EPOCH.
         """
         await self.check_broker(broker_id, broker_epoch)
@@ -228,7 +230,7 @@ class Tenure:
         finally:
             for report in taken:
                 if report.replica != broker_id:
-                    # It is out of the in-sync replicas, and back once it has fetched what it lacks.
+                    # It has left the in-sync replicas, and rejoins once it has fetched the records it lacks.
                     self.state.incomplete[report.replica].discard(report.topic_partition)
         for report in taken:
             state = self.state.partition(report.topic_partition).state
@@ -240,7 +242,7 @@ class Tenure:
         self, broker_id: int, broker_epoch: int, ends: Mapping[TopicPartition, LogEndReport]
     ) -> None:
         """
-        A broker says how far its logs go, of partitions that have no leader: who has most may be elected.
+        Note where a broker's logs end, of partitions without a leader: the replica with the longest log may be elected.
 
         :raise ApiError: STALE_BROKER_EPOCH.
         """
@@ -267,7 +269,7 @@ class Tenure:
     # Partitions.
 
     async def settle(self, names: Iterable[TopicPartition], batch: Batch | None = None) -> Delivery:
-        """Hold the elections that are due among ``names`` and announce them, with what ``batch`` has beside."""
+        """Hold the elections that are due among ``names``, and send them to the brokers together with ``batch``."""
         elected = await self.elect(names)
         batch = batch or Batch()
         return self.announcer.announce(evolve(batch, partitions=batch.partitions | elected))
@@ -276,11 +278,11 @@ class Tenure:
         self, names: Iterable[TopicPartition], come: Lives | None = None, *, first: Iterable[Sequence[Op]] = ()
     ) -> frozenset[TopicPartition]:
         """
-        Hold the elections that are due among ``names``, without announcing them.
+        Hold the elections that are due among ``names``, without sending them to the brokers.
 
-        :param come: brokers that came; that they were taken note of is written at last.
-        :param first: what is to be written before, with the elections or in a transaction of its own.
-        :return: whose state changed.
+        :param come: brokers that have registered; their incarnations are written last.
+        :param first: operations to write before the elections, in the same transaction or one of their own.
+        :return: the partitions whose state changed.
         """
         come = come or {}
         unclean = self.state.unclean(come)
@@ -310,7 +312,7 @@ class Tenure:
         first: Iterable[Sequence[Op]] = (),
         last: Iterable[Sequence[Op]] = (),
     ) -> None:
-        """Write elections, and then believe in them."""
+        """Write elections to the store, then apply them to the state."""
         await self.fence.write([*first, *self._election_ops(outcomes), *last])
         async for name, outcome in self.time_slice().over(outcomes.items()):
             record = self.state.partition(name)

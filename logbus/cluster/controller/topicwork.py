@@ -1,5 +1,5 @@
 """
-What a controller does to topics: make, enlarge, configure and delete them. Each function runs on its queue.
+Changes of topics by the active controller: create, add partitions, configure, delete. They run on its event queue.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _log = Logger(namespace="logbus.cluster.controller")
 
 
 async def create(tenure: Tenure, topics: Sequence[TopicRecord]) -> Delivery:
-    """Make topics that do not exist; their partitions are elected in the same transactions."""
+    """Create topics that do not exist; their first leaders are elected in the same transactions."""
     groups: list[Sequence[Op]] = []
     created: set[TopicPartition] = set()
     for topic in topics:
@@ -39,7 +39,7 @@ async def create(tenure: Tenure, topics: Sequence[TopicRecord]) -> Delivery:
 
 
 async def grow(tenure: Tenure, grown: Sequence[tuple[TopicRecord, Sequence[tuple[int, ...]]]]) -> Delivery:
-    """Give topics more partitions, with these replicas."""
+    """Add partitions with the given replicas to topics."""
     groups: list[Sequence[Op]] = []
     created: set[TopicPartition] = set()
     topics = []
@@ -80,7 +80,7 @@ async def configure_topics(tenure: Tenure, overrides: Mapping[str, Mapping[str, 
     for name, values in overrides.items():
         state.topics[name].overrides = dict(values)
         state.topics[name].config_version += 1
-    # A topic may allow unclean election now: what was offline for want of it is due.
+    # A topic may allow unclean election now: partitions that were offline for lack of it are due.
     names = [
         TopicPartition(name, number)
         for name in overrides
@@ -101,7 +101,7 @@ async def configure_broker(tenure: Tenure, entity: str, overrides: Mapping[str, 
 
 
 async def configure_group(tenure: Tenure, group_id: str, overrides: Mapping[str, str]) -> Delivery:
-    """Replace the overrides of a consumer group; without any, nothing is kept of it."""
+    """Replace the overrides of a consumer group; its node is removed if there are none."""
     state = tenure.state
     path, version = ConfigZnode.group_path(group_id), state.group_config_versions.get(group_id, ABSENT)
     if overrides:
@@ -115,7 +115,7 @@ async def configure_group(tenure: Tenure, group_id: str, overrides: Mapping[str,
 
 
 async def begin_deletion(tenure: Tenure, names: Sequence[str]) -> Delivery:
-    """Mark topics, so that their deletion survives us, and have the brokers give up their logs."""
+    """Mark topics as deleted, for later controllers too, and have the brokers delete their logs."""
     await tenure.fence.write((Create(DeletedTopicZnode.path(name)),) for name in names)
     for name in names:
         tenure.state.topics[name].deleting = True
@@ -123,19 +123,19 @@ async def begin_deletion(tenure: Tenure, names: Sequence[str]) -> Delivery:
 
 
 def announce_deletion(tenure: Tenure, names: Sequence[str]) -> Delivery:
-    """Tell the brokers alive; those that are not will find the topics gone."""
+    """Tell the live brokers; the others learn it from the full update when they are back."""
     topics = [tenure.state.topics[name] for name in names]
     deleted = tuple(DeletedTopic(topic.name, topic.topic_id, len(topic.partitions)) for topic in topics)
     return tenure.announcer.announce(Batch(deleted=deleted))
 
 
 async def finish_deletion(tenure: Tenure, names: Sequence[str]) -> None:
-    """Remove what is left of topics whose logs are gone; the mark last, so that we begin again if we fail."""
+    """Remove the nodes of topics whose logs are gone; the mark last, so that a failed attempt is repeated."""
     store, state = tenure.fence.store, tenure.state
     for name in names:
         topic = state.topics.get(name)
         if topic is None or not topic.deleting:
-            continue  # Finished already, and perhaps made anew.
+            continue  # Deleted already, and perhaps created again.
         groups: list[Sequence[Op]] = []
         parent = TopicZnode.partitions_path(name)
         try:
@@ -144,7 +144,7 @@ async def finish_deletion(tenure: Tenure, names: Sequence[str]) -> None:
             numbers = []
         else:
             groups += [(Delete(f"{parent}/{number}/state"), Delete(f"{parent}/{number}")) for number in numbers]
-        # What an earlier attempt removed already is left out.
+        # An earlier attempt may have removed some of these.
         last = [
             path
             for path in (parent, TopicZnode.path(name), ConfigZnode.topic_path(name), DeletedTopicZnode.path(name))
