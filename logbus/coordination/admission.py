@@ -1,5 +1,5 @@
 """
-JoinGroup to a classic group: who may join, and as whom. Pure.
+Handles JoinGroup for a classic group: checks the request, then adds or updates the member. Pure.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from logbus.coordination.states import GroupState
 from logbus.errors import ApiError, ErrorCode
 
 NEW_MEMBER_TIMEOUT_S = 300.0
-"""How long a new member is waited with for the end of a rebalance: it knows no id to send heartbeats with."""
+"""Session timeout of a new member until its first JoinGroup is answered: it cannot send heartbeats before that."""
 
 METADATA_LIMIT = 64 * 1024 * 1024
-"""Most bytes that the members of one group may say to their leader, all together."""
+"""Upper limit of the total size of the metadata that the members of one group send to their leader."""
 
 LONGEST_TEXT = 0x7FFF
-"""Bytes of a name that a group's record can hold."""
+"""Length limit, in bytes, of a string in a group's record."""
 
 
 @define(eq=False)
 class Admission:
     """
-    The door of one group.
+    Handles the JoinGroup requests of one group.
 
-    :ivar new_member_id: makes a unique member id that begins with a given name.
+    :ivar new_member_id: makes a unique member id that begins with a given prefix.
     """
 
     _rebalance: Rebalance
@@ -84,7 +84,7 @@ class Admission:
                 f"the members' metadata would have {size} bytes; at most {METADATA_LIMIT} are kept",
             )
         if self._state is GroupState.PREPARING_REBALANCE:
-            # Who joined is counted: should there be too many members, those who come last must go.
+            # Only members that have rejoined count: if the group is too large, the last to rejoin are rejected.
             accepted = (member is not None and member.join_reply is not None) or self._members.joined < max_size
         else:
             accepted = member is not None or len(self._members) < max_size
@@ -124,7 +124,7 @@ class Admission:
             self._add(now, member_id, joining, reply)
 
     def _expect(self, now: float, member_id: str, joining: Joining) -> None:
-        """Somebody shall come back with this id (KIP-394): so a client that asks twice does not become two members."""
+        """Reserve an id that the client must rejoin with (KIP-394), so that a retry does not add a second member."""
         pending = self._members.pending
         if len(pending) >= self._rebalance.settings().max_size:
             self._rebalance.forget_pending(next(iter(pending)))
@@ -139,8 +139,8 @@ class Admission:
         member = self._members.known(joining.member_id, joining.instance_id)
         as_before = member.wants(joining)
         leads = member.member_id == self._members.leader
-        # Case A: its answer was lost. Case B: it need not have asked; only the leader may mean more than it says, that
-        # topics have changed.
+        # The same subscription again: either the response was lost, or the request was not needed. A leader's request
+        # in a stable group may mean that topics have changed, so it starts a rebalance.
         if as_before and (
             self._state is GroupState.COMPLETING_REBALANCE or (self._state is GroupState.STABLE and not leads)
         ):
@@ -164,7 +164,7 @@ class Admission:
     # Static members (KIP-345).
 
     def _replace(self, now: float, former: Member, member_id: str, joining: Joining, reply: JoinReply) -> None:
-        """A process that is known by its instance id has been started anew."""
+        """Replace a static member whose process has restarted: same instance id, new member id."""
         leader_before = self._members.leader or ""
         rebalance = self._rebalance
         member = evolve(former, member_id=member_id, join_reply=None, sync_reply=None, is_new=False)
@@ -172,14 +172,14 @@ class Admission:
         self._members.update(member, joining)
         rebalance.await_join(member, reply)
         if self._state is not GroupState.STABLE or self._members.select_protocol() != rebalance.protocol:
-            # The leader may know the former id, and assign to it.
+            # The leader may still assign partitions to the former id.
             rebalance.changed(now)
             return
 
-        # Nothing changes for the others. The new id is stored before it is told.
+        # Nothing changes for the other members. The new id is stored before the member is answered.
         def stored(error: ApiError | None) -> None:
             if self._state is not GroupState.STABLE or member.join_reply is not reply:
-                return  # Something else happened since, which answers the member, or has done so.
+                return  # A later event has answered, or will answer, the member.
             now = rebalance.clock()
             if error is not None:
                 self._members.take_join(member)
@@ -188,7 +188,7 @@ class Admission:
             else:
                 result = rebalance.joined_result(member, skip_assignment=True)
                 if not joining.supports_skip_assignment:
-                    # It must not believe that it leads: it would assign, and nobody would hear of it.
+                    # A client without KIP-814 must not believe that it leads: its assignment would be ignored.
                     result = evolve(result, leader=leader_before, skip_assignment=False, members=())
                 self._members.take_join(member)
                 rebalance.heard(now, member)

@@ -1,7 +1,7 @@
 """
-Answers of a classic group, and records it has stored: all happens last, when the group is in its new state. Pure.
+Queues a classic group's responses and record writes until the group has reached its new state. Pure.
 
-The one who is answered may ask the next thing at once, within the call.
+A callback may send the next request at once, within the call; it must find the group in a consistent state.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from logbus.errors import ApiError, ErrorCode
 
 Stored = Callable[[ApiError | None], None]
 Save = Callable[[Change, Stored], None]
-"""Has a record written; calls its second argument once, at once or later: None when it is durable, else the error."""
+"""Writes a record. Calls its second argument once, at once or later: with None when it is durable, else the error."""
 
 _ANSWERS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -33,13 +33,13 @@ _ANSWERS = {
 
 
 def answer_to(failure: ApiError) -> ErrorCode:
-    """What members are told when a record of their group was not stored: what they can do about it."""
+    """The error for members whose group's record was not stored (Kafka: appendGroupMetadataErrorToResponseError)."""
     return _ANSWERS.get(failure.code, failure.code)
 
 
 @define(eq=False)
 class Answers:
-    """What is to happen when the group is in its new state, in the order it was asked for."""
+    """Responses and record writes that wait until the group is in its new state, in order."""
 
     _save: Save
     _queue: deque[Callable[[], None]] = field(factory=deque, init=False)
@@ -53,10 +53,10 @@ class Answers:
         self._queue.append(lambda: reply(result))
 
     def store(self, change: Change, stored: Stored) -> None:
-        """Have a record written."""
+        """Write a record."""
         self._queue.append(lambda: self._save(change, stored))
 
     def flush(self) -> None:
-        """Now. To be called at the end of each input."""
+        """Run the queue. Called at the end of each input."""
         while self._queue:
             self._queue.popleft()()

@@ -1,5 +1,5 @@
 """
-Commits: who may, and where they go.
+OffsetCommit: checks that a member may commit, and appends its offsets to the group's shard.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from logbus.coordination.offsets import CommittedOffset, commit_change
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 
-#: The first version of OffsetCommit that knows groups of both protocols, and says so of one that is not there.
+#: The first version of OffsetCommit that supports the consumer protocol, and GROUP_ID_NOT_FOUND.
 GROUP_ID_NOT_FOUND_VERSION = 9
 
 
 @frozen
 class Committer:
     """
-    Who commits.
+    The sender of an OffsetCommit.
 
-    :ivar member_id: empty for a consumer that is no member: one that assigns partitions to itself, or a tool.
-    :ivar epoch: the generation, or the member epoch; −1 for one that is no member.
+    :ivar member_id: empty for a client that is not a member: a consumer with a manual assignment, or a tool.
+    :ivar epoch: the generation, or the member epoch; −1 for a client that is not a member.
     :ivar version: of the request: older ones do not know every error.
     """
 
@@ -38,7 +38,7 @@ class Committer:
 
 @define(eq=False)
 class Commits:
-    """Takes what groups commit."""
+    """Commits offsets outside of transactions."""
 
     _coordinator: GroupCoordinator
 
@@ -46,7 +46,7 @@ class Commits:
         """
         Commit offsets, all or none.
 
-        A group that is not there is made, if the committer claims to be no member of it.
+        A group that does not exist is created if the committer is not a member.
 
         :return: fires when they are durable.
         :raise ApiError: nothing changed: as :meth:`.GroupCoordinator.shard_of`, :meth:`.Group.check_commit` and

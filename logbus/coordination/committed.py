@@ -1,5 +1,5 @@
 """
-A committed offset, as a value and as a record. Pure.
+A committed offset as a value (Kafka: OffsetAndMetadata), and its conversion from and to records. Pure.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ class CommittedOffset(NamedTuple):
     An offset that a group committed.
 
     :ivar offset: of the next record to read.
-    :ivar leader_epoch: of the last record that was read, −1 if the client did not say.
-    :ivar metadata: the client's own words.
+    :ivar leader_epoch: of the last record that was read; −1 if the client did not send it.
+    :ivar metadata: free text from the client.
     :ivar commit_timestamp: ms since 1970.
-    :ivar expire_timestamp: when it expires, ms since 1970, as clients up to OffsetCommit 4 could demand; −1: when the
-        broker's retention says so.
+    :ivar expire_timestamp: ms since 1970, from clients up to OffsetCommit 4; −1: the broker's retention applies.
     """
 
     offset: int
@@ -47,7 +46,7 @@ def commit_change(group_id: str, partition: TopicPartition, committed: Committed
 
 
 def committed_by(value: OffsetCommitValue) -> CommittedOffset:
-    """What a record says."""
+    """The offset in a record."""
     return CommittedOffset(
         value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp
     )

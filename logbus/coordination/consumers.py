@@ -1,5 +1,5 @@
 """
-Requests of the consumer protocol, and groups that change from one protocol to the other.
+Handles the requests of the consumer protocol (KIP-848), including a group's upgrade from the classic protocol.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ CONSUMER = "consumer"
 
 @define(eq=False)
 class Consumers:
-    """Takes heartbeats of the consumer protocol."""
+    """Handles ConsumerGroupHeartbeat and ConsumerGroupDescribe for this broker's groups."""
 
     _coordinator: GroupCoordinator
     _log = Logger()
 
     def heartbeat(self, group_id: str, beat: Beat) -> Deferred[BeatResult]:
         """
-        Let a member join, stay or leave; who joins makes the group.
+        Let a member join, stay or leave; the first to join creates the group.
 
-        :return: fires when what has changed is durable.
+        :return: fires when the changes are durable.
         :raise ApiError: nothing has changed: as :meth:`.GroupCoordinator.shard_of`, :meth:`.ConsumerGroup.heartbeat`
-            and :meth:`.StateLog.append`; GROUP_ID_NOT_FOUND; UNSUPPORTED_VERSION: the protocol is not on offer here.
+            and :meth:`.StateLog.append`; GROUP_ID_NOT_FOUND; UNSUPPORTED_VERSION: the protocol is disabled here.
         """
         coordinator = self._coordinator
         if CONSUMER not in coordinator.config.get(keys.GROUP_COORDINATOR_REBALANCE_PROTOCOLS):
@@ -53,7 +53,7 @@ class Consumers:
         try:
             durable = shard.save([*first, *changes])
             if not changes and (result.assignment is not None or result.epoch != beat.epoch):
-                # It asks again, and what it is told may be what the lost answer would have said: not durable yet.
+                # A retry: the response repeats a change from the lost response, which may not be durable yet.
                 durable = shard.log.durable()
         except ApiError:
             group.undo()
@@ -69,7 +69,7 @@ class Consumers:
 
     def describe(self, group_id: str) -> ConsumerGroupDescription:
         """
-        A group.
+        Describe a group.
 
         :raise ApiError: as :meth:`.GroupCoordinator.shard_of`; GROUP_ID_NOT_FOUND.
         """
@@ -83,7 +83,7 @@ class Consumers:
         return self._coordinator.topics.name(topic_id)
 
     def _group(self, shard: Shard, group_id: str, *, joins: bool) -> tuple[ConsumerGroup, Sequence[Change]]:
-        """The group to ask, which may not be in the shard yet, and what must be recorded if it is a new one."""
+        """The group, which may not be in the shard yet, and the records to write if it is new."""
         group = shard.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group, ()

@@ -1,19 +1,8 @@
 """
-A group of the classic protocol: what its members ask, and what they are told. Pure.
+A group of the classic protocol (Kafka: ClassicGroup): JoinGroup, SyncGroup, Heartbeat and LeaveGroup. Pure.
 
-The semantics are those of Kafka's classic groups, with KIP-345 (static members), KIP-394 (members must come back with
-the id they were given) and KIP-814 (a static leader that returns need not assign).
-
-============================================ ==========================================================================
-:mod:`~logbus.coordination.states`           the states and the legal moves between them
-:mod:`~logbus.coordination.requests`         requests and answers, as values
-:mod:`~logbus.coordination.members`          who belongs to the group, who leads, what they have in common
-:mod:`~logbus.coordination.sessions`         when each must have been heard of
-:mod:`~logbus.coordination.subscriptions`    what they read
-:mod:`~logbus.coordination.rebalance`        how one generation follows another
-:mod:`~logbus.coordination.admission`        who may join, and as whom
-:mod:`~logbus.coordination.answers`          answers that wait until the group is in its new state
-============================================ ==========================================================================
+Supports KIP-345 (static members), KIP-394 (a member joins with the id it was given) and KIP-814 (a returning static
+leader need not assign).
 """
 
 from __future__ import annotations
@@ -57,15 +46,15 @@ __all__ = [
 
 class ClassicGroup:
     """
-    One group. Inputs come with the time (in seconds of ``clock``); answers go to callbacks, each called exactly once,
-    during the input that causes it.
+    One classic group. Inputs carry the time (in seconds of ``clock``); responses go to callbacks, each called exactly
+    once, during the input that causes it.
 
     :param settings: the broker's present settings.
-    :param save: has the group's record written; its second argument is to be called exactly once, possibly within the
-        call: with None when the record is durable, else with the error.
-    :param new_member_id: makes a unique member id that begins with a given name.
+    :param save: writes the group's record; calls its second argument exactly once, possibly within the call: with None
+        when the record is durable, else with the error.
+    :param new_member_id: makes a unique member id that begins with a given prefix.
     :param now_ms: the time of day, in ms since 1970.
-    :param clock: the time that inputs come with; asked for when a record has been stored.
+    :param clock: the same clock as the inputs' times; read when a record has been stored.
     """
 
     group_type = GroupType.CLASSIC
@@ -84,10 +73,10 @@ class ClassicGroup:
         self._members = self._rebalance.members
 
     def load(self, now: float, value: GroupMetadataValue) -> None:
-        """Be what a record says, before anything else happened; the sessions of the members start afresh."""
+        """Restore a new group from its record; the members' sessions start anew."""
         self._rebalance.load(now, value)
 
-    # What everybody may know.
+    # Queries.
 
     @property
     def group_id(self) -> str:
@@ -96,7 +85,7 @@ class ClassicGroup:
 
     @property
     def state(self) -> GroupState:
-        """Where it is."""
+        """Its state."""
         return self._rebalance.state
 
     @property
@@ -121,7 +110,7 @@ class ClassicGroup:
 
     @property
     def memory(self) -> int:
-        """About how many bytes it keeps of what its members told."""
+        """About how many bytes its members take."""
         return self._members.memory
 
     @property
@@ -131,35 +120,35 @@ class ClassicGroup:
 
     @property
     def empty_since_ms(self) -> int | None:
-        """When its last member went, in ms since 1970; None while it has members, and when it never had any."""
+        """When its last member left, in ms since 1970; None while it has members, and if it never had any."""
         since = self._rebalance.state_since_ms
         return since if self.is_empty and since != NO_TIMESTAMP else None
 
     @property
     def is_dead(self) -> bool:
-        """Whether it may be forgotten: it was given up, or nobody ever became a member, or is about to."""
+        """Whether the object may be dropped: the group was given up, or has no members, record or reserved ids."""
         never_was = self.is_empty and not self._rebalance.recorded and not self._members.pending
         return never_was or self.state is GroupState.DEAD
 
     @property
     def members(self) -> Sequence[Member]:
-        """Its members, in the order they came; for a migration to the consumer protocol."""
+        """Its members in the order they joined; for a migration to the consumer protocol."""
         return list(self._members)
 
     def rebalance(self, now: float) -> None:
-        """Its members are to join again: it was a group of the consumer protocol until now."""
+        """Make all members join again, after a migration from the consumer protocol."""
         self._rebalance.changed(now)
         self._rebalance.flush()
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether members may be reading a topic: so it is if it cannot be known."""
+        """Whether members may be reading a topic; True if their subscription cannot be decoded."""
         if self.state in (GroupState.EMPTY, GroupState.DEAD):
             return False
         topics = self._rebalance.topics
         return topics is None or self.state is GroupState.PREPARING_REBALANCE or topic in topics
 
     def describe(self) -> ClassicGroupDescription:
-        """For DescribeGroups. What was agreed on is shown only while it is in force."""
+        """For DescribeGroups. Protocol, metadata and assignments are shown only while the group is stable."""
         rebalance = self._rebalance
         stable = self.state is GroupState.STABLE
         protocol = (rebalance.protocol or "") if stable else ""
@@ -185,7 +174,7 @@ class ClassicGroup:
         return self._rebalance.change()
 
     def tombstones(self) -> Sequence[Change]:
-        """The change that makes it forgotten; none if nothing was remembered."""
+        """The tombstone of its record, if it may have one."""
         return [(GroupMetadataKey(group=self.group_id), None)] if self._rebalance.recorded else []
 
     # Checks for others.
@@ -196,8 +185,8 @@ class ClassicGroup:
         """
         Refuse a commit that does not come from a member of the current generation.
 
-        Who uses no group management commits with generation −1, and may while nobody else does; in a transaction
-        always, since a producer of old does not know for which member it commits (KIP-447).
+        A client without group management commits with generation −1. It may do so while the group is empty, and in a
+        transaction always: producers before KIP-447 do not send the member.
 
         :raise ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS,
             COORDINATOR_NOT_AVAILABLE.
@@ -215,7 +204,7 @@ class ClassicGroup:
         self._members.known(member_id, instance_id)
         self._rebalance.check_generation(epoch)
         if self.state is GroupState.COMPLETING_REBALANCE and not transactional:
-            # It has the new generation, but not what it is to read: it cannot mean partitions of this one.
+            # The member has the new generation but no assignment yet, so the offsets belong to the generation before.
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
@@ -243,7 +232,7 @@ class ClassicGroup:
         """
         Become a member, or remain one in the next generation.
 
-        :param reply: hears NONE with the generation, or MEMBER_ID_REQUIRED with an id to come back with, or
+        :param reply: receives NONE with the generation, or MEMBER_ID_REQUIRED with an id to join with, or
             INVALID_SESSION_TIMEOUT, GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID,
             FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS (the member asked again meanwhile), NOT_COORDINATOR,
             COORDINATOR_NOT_AVAILABLE.
@@ -255,11 +244,11 @@ class ClassicGroup:
 
     def sync(self, now: float, syncing: Syncing, reply: SyncReply) -> None:
         """
-        Bring the assignment, or get one's own.
+        Deliver the leader's assignment, or get a member's own.
 
-        :param reply: hears NONE with the assignment, or UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
-            INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, or what
-            kept the assignment from being stored.
+        :param reply: receives NONE with the assignment, or UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+            INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, or the
+            error of storing the assignment.
         """
         rebalance = self._rebalance
         try:
@@ -293,9 +282,9 @@ class ClassicGroup:
 
     def heartbeat(self, now: float, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """
-        A member lives.
+        Renew a member's session.
 
-        :return: NONE, or REBALANCE_IN_PROGRESS: it is to join again; or UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
+        :return: NONE, or REBALANCE_IN_PROGRESS: the member must rejoin; or UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
             ILLEGAL_GENERATION, COORDINATOR_NOT_AVAILABLE.
         """
         if self.state is GroupState.DEAD:
@@ -310,14 +299,14 @@ class ClassicGroup:
         return ErrorCode.REBALANCE_IN_PROGRESS if preparing else ErrorCode.NONE
 
     def touch(self, now: float, member_id: str) -> None:
-        """A member lives: it committed."""
+        """Renew the session of a member that committed."""
         member = self._members.get(member_id)
         if member is not None:
             self._rebalance.heard(now, member)
 
     def leave(self, now: float, leavings: Sequence[Leaving]) -> list[ErrorCode]:
         """
-        Members go, or are sent away by an operator who names their instance ids.
+        Remove members that leave, or that an operator removes by their instance ids.
 
         :return: for each NONE, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID or COORDINATOR_NOT_AVAILABLE.
         """
@@ -347,7 +336,7 @@ class ClassicGroup:
         self._rebalance.drop(member)
         return ErrorCode.NONE
 
-    # Time, and the end.
+    # Time, and resignation.
 
     @property
     def deadline(self) -> float | None:
@@ -355,11 +344,11 @@ class ClassicGroup:
         return self._rebalance.deadline
 
     def expire(self, now: float) -> None:
-        """End rebalances whose time is over, drop members that were not heard of."""
+        """End rebalances and sessions whose time is over."""
         self._rebalance.expire(now)
         self._rebalance.flush()
 
     def resign(self) -> None:
-        """The group moves to another broker, or is deleted: answer everybody who waits with NOT_COORDINATOR."""
+        """Answer all waiting members with NOT_COORDINATOR: the group moves to another broker, or is deleted."""
         self._rebalance.resign()
         self._rebalance.flush()

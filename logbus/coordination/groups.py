@@ -1,9 +1,9 @@
 """
-The group coordinator: which groups are here, and what has to happen to them without being asked.
+The group coordinator (Kafka: GroupCoordinatorService): the groups of this broker, their deadlines and leadership.
 
-One shard for each partition of ``__consumer_offsets`` that this broker leads. A shard is read from the log when the
-leadership begins and forgotten when it ends; meanwhile its groups are objects in memory that say what must be written
-before anybody is told.
+There is one shard for each partition of ``__consumer_offsets`` that this broker leads. A shard is loaded from the log
+when the leadership begins and dropped when it ends. Its groups are objects in memory; their changes are written before
+clients are answered.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class GroupCoordinator:
     All groups that this broker coordinates.
 
     :param wall_ms: ms since 1970.
-    :param member_ids: the broker's chance, which they are made of.
+    :param member_ids: the broker's source of randomness, for member ids.
     :ivar shards: by partition of the internal topic.
-    :ivar topics: what groups of the consumer protocol know of topics.
-    :ivar room: bounds their number.
-    :ivar member_memory: bounds what their members tell, all together.
+    :ivar topics: the topics, for groups of the consumer protocol.
+    :ivar room: limits the number of groups.
+    :ivar member_memory: limits the memory of all members.
     """
 
     _replicas: Replicas
@@ -96,7 +96,7 @@ class GroupCoordinator:
     # Looking up.
 
     def partition_of(self, group_id: str) -> int:
-        """The partition that holds a group, of those there are or will be."""
+        """The partition of a group; if the topic does not exist yet, the configured number of partitions counts."""
         topic = self._metadata.topic(OFFSETS_TOPIC)
         count = len(topic.partitions) if topic is not None else self.config.get(keys.OFFSETS_TOPIC_NUM_PARTITIONS)
         return partition_for(group_id, count)
@@ -119,20 +119,20 @@ class GroupCoordinator:
 
     @property
     def loading(self) -> bool:
-        """Whether some groups are not known yet."""
+        """Whether some shards are still being loaded."""
         return any(shard.loading for shard in self.shards.values())
 
     def active_shards(self) -> Iterator[Shard]:
-        """Those that are loaded."""
+        """The loaded shards."""
         return (shard for shard in list(self.shards.values()) if not shard.loading)
 
     def groups(self) -> list[Group]:
-        """All groups, of the shards that are loaded."""
+        """All groups of the loaded shards."""
         return [group for shard in self.active_shards() for group in shard.groups.values()]
 
     def group(self, group_id: str) -> Group | None:
         """
-        A group, if there is one of that name.
+        The group with this id, if there is one.
 
         :raise ApiError: as :meth:`shard_of`.
         """
@@ -140,7 +140,7 @@ class GroupCoordinator:
 
     def offsets(self, group_id: str) -> GroupOffsets:
         """
-        What a group has committed, and what is pending; nothing if there is no such group. Read only.
+        A group's committed and pending offsets; empty if there is no such group. Read only.
 
         :raise ApiError: as :meth:`shard_of`.
         """
@@ -149,7 +149,7 @@ class GroupCoordinator:
 
     def committed(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
         """
-        What of it holds.
+        A group's committed offsets, without pending ones.
 
         :raise ApiError: as :meth:`shard_of`.
         """
@@ -160,10 +160,10 @@ class GroupCoordinator:
         return sum(len(offsets) for shard in self.active_shards() for offsets in shard.offsets.values())
 
     def states(self) -> Counter[str]:
-        """How many groups are in which state."""
+        """Number of groups by state."""
         return Counter(group.state_name for group in self.groups())
 
-    # Making and forgetting groups.
+    # Creating and dropping groups.
 
     def classic(self, shard: Shard, group_id: str) -> ClassicGroup:
         """A new classic group; it is not in the shard yet."""
@@ -177,7 +177,7 @@ class GroupCoordinator:
         )
 
     def restored(self, shard: Shard, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-        """A classic group as it was; its members' sessions begin anew."""
+        """A classic group from its record; its members' sessions begin anew."""
         group = self.classic(shard, group_id)
         group.load(self.clock.seconds(), value)
         return group
@@ -200,9 +200,9 @@ class GroupCoordinator:
 
     def classic_group(self, shard: Shard, group_id: str) -> Group:
         """
-        The group of that name, made if there is none: call :meth:`touched` when it had its input.
+        The group with this id, created if there is none. Call :meth:`touched` after its input.
 
-        A consumer group without members makes way for a classic one.
+        An empty consumer group is replaced by a classic one.
 
         :raise ApiError: see :meth:`.StateLog.append` and :meth:`.Room.check`.
         """
@@ -218,7 +218,7 @@ class GroupCoordinator:
         return group
 
     def touched(self, shard: Shard, group: Group) -> None:
-        """A group had some input: see to it when it is due, and forget it if there is nothing to remember."""
+        """After a group's input: update its timer, and drop it if nothing is left of it."""
         group_id = group.group_id
         if shard.closed or shard.groups.get(group_id) is not group:
             return
@@ -230,7 +230,7 @@ class GroupCoordinator:
         deadline = group.deadline
         alarm = shard.alarms.get(group_id)
         if alarm is not None:
-            # Too early does no harm: the group says then when it is really due. So a heartbeat moves no timer.
+            # A timer that is too early is corrected when it fires, so that a heartbeat does not move timers.
             if deadline is not None and alarm.at <= deadline:
                 return
             alarm.timer.cancel()
@@ -240,7 +240,7 @@ class GroupCoordinator:
             shard.alarms[group_id] = Alarm(deadline, timer)
 
     def _downgrade(self, shard: Shard, group: ConsumerGroup) -> bool:
-        """Let a group whose members all speak the classic protocol be a classic one, if it may."""
+        """Downgrade a group whose members all speak the classic protocol, if the migration policy allows it."""
         if not migration_policy(self.config).down or group.size > self.config.get(keys.GROUP_MAX_SIZE):
             return False
         group_id = group.group_id
@@ -248,7 +248,7 @@ class GroupCoordinator:
         try:
             self._append(shard, group_id, changes, lambda error: None)
         except ApiError:
-            return False  # It is tried again when the group is next touched.
+            return False  # The next input of the group tries again.
         self.forget(shard, group)
         classic = shard.groups[group_id] = self.restored(shard, group_id, value)
         self._log.info("group {group} speaks the classic protocol from now on", group=named(group_id))
@@ -257,7 +257,7 @@ class GroupCoordinator:
         return True
 
     def forget(self, shard: Shard, group: Group) -> None:
-        """Drop a group; its tombstones are written, or there was nothing of it in the log."""
+        """Drop a group whose tombstones are written, or that has no records."""
         del shard.groups[group.group_id]
         alarm = shard.alarms.pop(group.group_id, None)
         if alarm is not None:
@@ -287,7 +287,7 @@ class GroupCoordinator:
         durable = shard.save(changes)
         tell(group_id, changes, shard.groups.get(group_id))
         if durable.called:
-            # Within the call: whoever gave the group its input goes on to touched().
+            # Still within the group's input: the caller calls touched().
             durable.addCallbacks(lambda _: done(None), lambda failure: done(_error_of(failure)))
             return
 
@@ -304,20 +304,18 @@ class GroupCoordinator:
 
     def transaction_completed(self, number: int, producer_id: int, committed: bool, marker_offset: int) -> None:
         """
-        A marker in ``__consumer_offsets`` is durable: what its producer committed there before holds now if the
-        transaction was committed, else it goes. Harmless if there is nothing, if it is told twice, and if the
-        partition is not led from here.
+        Apply or drop a producer's pending offsets: a marker in ``__consumer_offsets`` is durable. Does nothing if there
+        are none, if it was called before, or if this broker does not lead the partition.
 
         :param number: of the partition.
         :param committed: False: the transaction was aborted.
-        :param marker_offset: where the marker is in that partition: what is pending behind it belongs to the next
-            transaction of the same producer.
+        :param marker_offset: offset of the marker; later records belong to the producer's next transaction.
         """
         shard = self.shards.get(number)
         if shard is None:
             return
         if shard.loading:
-            # The marker may be behind what is being read.
+            # The load may not reach the marker.
             shard.when_loaded.append(partial(self._complete, shard, producer_id, committed, marker_offset))
         else:
             self._complete(shard, producer_id, committed, marker_offset)
@@ -354,7 +352,7 @@ class GroupCoordinator:
             self._resign(topic_partition.partition)
 
     def stop(self) -> None:
-        """Answer everybody who waits, and take no more requests: the broker is stopping."""
+        """Answer all waiting requests, and refuse new ones: the broker is stopping."""
         self._stopped = True
         for number in list(self.shards):
             self._resign(number)
@@ -371,7 +369,7 @@ class GroupCoordinator:
             try:
                 group.resign()
             except Exception:
-                self._log.failure("group {group} cannot be given up in order", group=named(group.group_id))
+                self._log.failure("group {group} could not be resigned", group=named(group.group_id))
 
     def _has(self, shard: Shard) -> bool:
         return self.shards.get(shard.number) is shard
@@ -387,14 +385,14 @@ class GroupCoordinator:
                     call()
                 except Exception:
                     self._log.failure(
-                        "{topic}-{number}: what had to wait failed", topic=OFFSETS_TOPIC, number=shard.number
+                        "{topic}-{number}: a callback failed after the load", topic=OFFSETS_TOPIC, number=shard.number
                     )
             for group in list(shard.groups.values()):
                 self.touched(shard, group)
 
 
 def _error_of(failure: Failure) -> ApiError:
-    """Why a write failed, as a group is told."""
+    """The error of a failed write, for a group."""
     if isinstance(failure.value, ApiError):
         return failure.value
     return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, failure.getErrorMessage())

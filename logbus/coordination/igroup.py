@@ -1,8 +1,8 @@
 """
-What the coordinator knows of any group, whichever protocol its members speak.
+The interface of a group of either protocol (Kafka: Group), as the coordinator uses it.
 
-Groups are plain objects that take inputs and the time, and answer through callbacks: they know no reactor. What must
-be remembered they hand out as :data:`Change` s; the coordinator appends them before anybody is told.
+Groups are plain objects without a reactor: they take inputs with the time, and respond through callbacks. They emit
+their state as :data:`Change` s, which the coordinator appends before any response is sent.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ A record of ``__consumer_offsets``: a key and a value of :mod:`logbus.wire.messa
 
 
 MEMBER_BYTES = 1500
-"""What a member takes in memory besides the texts that it sends."""
+"""Estimated memory of a member, without the texts that it sends."""
 
 TEXT_BYTES = 60
-"""What a text takes besides its characters."""
+"""Estimated memory of a text, without its characters."""
 
 PENDING_BYTES = 300
-"""What an id takes that was given to somebody who has not joined with it yet."""
+"""Estimated memory of an id that was given to a client that has not joined with it yet."""
 
 
 class GroupType(Enum):
-    """Which protocol a group's members speak, as ListGroups 5 spells it."""
+    """The protocol of a group's members, as ListGroups 5 names it."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -47,11 +47,11 @@ class Group(Protocol):
 
     @property
     def protocol_type(self) -> str:
-        """What its members call their embedded protocol: ``consumer`` for consumers, empty if it never had members."""
+        """The embedded protocol of its members: ``consumer`` for consumers, empty if it never had members."""
 
     @property
     def state_name(self) -> str:
-        """Its state, as DescribeGroups spells it."""
+        """Its state, as DescribeGroups names it."""
 
     @property
     def size(self) -> int:
@@ -59,7 +59,7 @@ class Group(Protocol):
 
     @property
     def memory(self) -> int:
-        """About how many bytes it keeps of what its members told."""
+        """About how many bytes its members take."""
 
     @property
     def is_empty(self) -> bool:
@@ -67,14 +67,14 @@ class Group(Protocol):
 
     @property
     def empty_since_ms(self) -> int | None:
-        """When its last member went, in ms since 1970; None while it has members, and when it never had any."""
+        """When its last member left, in ms since 1970; None while it has members, and if it never had any."""
 
     @property
     def is_dead(self) -> bool:
-        """Whether nothing of it is left but committed offsets: the coordinator may forget the object."""
+        """Whether nothing is left of it but committed offsets: the coordinator may drop the object."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether members may be reading a topic: its offsets neither expire nor may be deleted then."""
+        """Whether members may be reading a topic: then its offsets do not expire and may not be deleted."""
 
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, version: int, transactional: bool = False
@@ -84,15 +84,15 @@ class Group(Protocol):
 
         :param epoch: the generation id, or the member epoch.
         :param version: of OffsetCommit: older ones do not know every error.
-        :param transactional: it is part of a transaction (TxnOffsetCommit): those up to version 2 say nothing of
-            members, and it is no matter how far a rebalance is.
+        :param transactional: the commit is a TxnOffsetCommit: up to version 2 it names no member, and it is accepted
+            during a rebalance.
         :raise ApiError: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID,
             STALE_MEMBER_EPOCH.
         """
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """
-        Refuse an OffsetFetch 9 of a member that is not, or no longer, one of this group.
+        Refuse an OffsetFetch 9 from a client that is not, or no longer, a member of this group.
 
         :raise ApiError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
         """
@@ -105,14 +105,14 @@ class Group(Protocol):
         """
 
     def tombstones(self) -> Sequence[Change]:
-        """The changes that make it forgotten, apart from its offsets."""
+        """The tombstones of its records, except those of its offsets."""
 
     @property
     def deadline(self) -> float | None:
         """When :meth:`expire` is next to be called, in the seconds of the clock; may be early, never late."""
 
     def expire(self, now: float) -> None:
-        """Do what time demands: end rebalances, drop members that were not heard of."""
+        """End rebalances and sessions whose time is over."""
 
     def resign(self) -> None:
-        """The group moves to another broker: answer everybody who waits with NOT_COORDINATOR."""
+        """Answer all waiting members with NOT_COORDINATOR: the group moves to another broker."""

@@ -1,5 +1,6 @@
 """
-The topics that brokers keep their own state in: how they are made, when somebody first needs them.
+Creates the internal topics (``__consumer_offsets``, ``__transaction_state``) on first use (Kafka:
+AutoTopicCreationManager).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ CREATE_TIMEOUT_MS = 30_000
 @define(eq=False)
 class InternalTopics:
     """
-    Makes an internal topic when it is missing. Those who need it at the same time wait for the same topic.
+    Creates an internal topic if it is missing. Concurrent requests for a topic share one creation.
     """
 
     _metadata: ClusterMetadata
@@ -34,7 +35,7 @@ class InternalTopics:
     _log = Logger()
 
     def plan(self, name: str) -> NewTopic:
-        """What a topic is to be like: an internal one as the configuration says, any other as topics are by default."""
+        """The settings of a topic to create: an internal one's from the configuration, any other's by default."""
         plan = self._plans.get(name)
         return NewTopic(name) if plan is None else plan()
 
@@ -43,7 +44,7 @@ class InternalTopics:
         return {OFFSETS_TOPIC: self._offsets, TRANSACTIONS_TOPIC: self._transactions}
 
     def _factor(self, wanted: int) -> int:
-        """With fewer brokers than that a topic is made all the same: a single broker is a cluster."""
+        """The replication factor, limited to the number of brokers."""
         return min(wanted, max(1, len(self._metadata.brokers)))
 
     def _transactions(self) -> NewTopic:
@@ -104,7 +105,7 @@ class InternalTopics:
             self._log.failure("{topic} cannot be created", topic=name)
             refused = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error))
         for done in self._waiting.pop(name):
-            # Who asked may be gone.
+            # The caller may have cancelled.
             if done.called:
                 continue
             if refused is None:

@@ -1,5 +1,6 @@
 """
-How a shard comes back: its log is read, its groups are made, with turns for the reactor in between.
+Loads a shard: reads its log and restores its groups, in slices between which the reactor runs (Kafka:
+CoordinatorLoader).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from logbus.coordination.replay import GroupMaker, Replay
 from logbus.coordination.shard import Shard
 
 GROUPS_A_TURN = 100
-"""How many groups are dealt with before the reactor gets a turn."""
+"""Number of groups handled before the reactor gets a turn."""
 
 _log = Logger()
 
@@ -23,11 +24,11 @@ _log = Logger()
 @define
 class CoordinatorMetrics:
     """
-    What happened so far.
+    Counters of the group coordinator.
 
     :ivar commits: offsets committed.
-    :ivar expired: offsets forgotten for their age.
-    :ivar loads: partitions read back; ``load_seconds`` is what that took, ``damaged`` how much was passed over.
+    :ivar expired: offsets that have expired.
+    :ivar loads: partitions loaded, in ``load_seconds`` in all; ``damaged`` places were skipped.
     """
 
     commits: int = 0
@@ -46,11 +47,11 @@ async def load(
     wanted: Callable[[], bool],
 ) -> bool:
     """
-    Read a shard back.
+    Load a shard.
 
     :param slice_bytes: how much is read at a time.
-    :param wanted: asked at every turn; False calls it off.
-    :return: whether it is all there.
+    :param wanted: called at every turn; False cancels the load.
+    :return: whether the load is complete.
     """
     began = clock.seconds()
     replay, end = Replay(shard, maker), shard.log.end_offset
@@ -60,8 +61,8 @@ async def load(
         return False
     for producer_id in shard.drop_unended(end):
         _log.error(
-            "{partition}: nothing is left to say how a transaction of producer {producer} ended; the offsets that it "
-            "committed are dropped, and what was read in it will be read again",
+            "{partition}: the marker of a transaction of producer {producer} is lost; its committed offsets are "
+            "dropped, and the records that it read will be read again",
             partition=shard.log.replica.topic_partition,
             producer=producer_id,
         )
@@ -75,7 +76,7 @@ async def load(
     metrics.load_seconds += seconds
     if loaded.records or loaded.skipped:
         _log.info(
-            "{partition}: {groups} groups with {offsets} offsets are back, of {records} records, after {seconds:.3f} s",
+            "{partition}: loaded {groups} groups with {offsets} offsets from {records} records in {seconds:.3f} s",
             partition=shard.log.replica.topic_partition,
             groups=len(shard.groups),
             offsets=sum(map(len, shard.offsets.values())),
@@ -84,7 +85,7 @@ async def load(
         )
     if replay.passed_over:
         _log.info(
-            "{partition}: records of kinds that are not known here were passed over: {kinds}",
+            "{partition}: records with unknown key versions were skipped: {kinds}",
             partition=shard.log.replica.topic_partition,
             kinds=replay.passed_over,
         )

@@ -1,5 +1,5 @@
 """
-Names that members of groups are given. Pure.
+Generates member ids. Pure.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from uuid import UUID
 from attrs import frozen
 
 MAX_CLIENT_ID = 1000
-"""How much of a client's name goes into the ids of its members: a record holds 32 kB of text, and Kafka all of it."""
+"""Number of characters of a client id used in a member id (Kafka uses all), since a record holds 32 kB of text."""
 
 
 @frozen
 class MemberIds:
     """
-    Makes ids that nobody else has.
+    Generates unique member ids.
 
-    :param random: the broker's chance.
+    :param random: the broker's source of randomness.
     """
 
     _random: Random
 
     def unique(self) -> str:
-        """One that says nothing, as members of the consumer protocol have it."""
+        """A random UUID, for members of the consumer protocol."""
         return str(UUID(int=self._random.getrandbits(128), version=4))
 
     def named(self, name: str) -> str:
-        """One that begins with the client's name, as members of the classic protocol have it."""
+        """A prefix and a random UUID, for members of the classic protocol."""
         return f"{name[:MAX_CLIENT_ID]}-{self.unique()}"

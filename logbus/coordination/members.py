@@ -1,5 +1,5 @@
 """
-The members of a classic group: who they are, who leads, and what they have in common. Pure.
+The members of a classic group (Kafka: ClassicGroupMember), their leader and the protocols they share. Pure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from logbus.wire.messages.group_log import GroupMemberMetadata
 
 
 def distinct(protocols: tuple[MemberProtocol, ...]) -> tuple[MemberProtocol, ...]:
-    """Each name once, as it came first: a name that is there twice must not have two votes."""
+    """The protocols without duplicate names, which would give a member two votes; the first counts."""
     first: dict[str, bytes] = {}
     for name, metadata in protocols:
         first.setdefault(name, metadata)
@@ -30,10 +30,10 @@ class Member:
 
     :ivar instance_id: of a static member (KIP-345), else None.
     :ivar protocols: in the order it prefers them, each name once.
-    :ivar assignment: what the leader assigned to it in the current generation.
-    :ivar is_new: it never got an answer to its first JoinGroup: it may not know its id, and cannot send heartbeats.
-    :ivar join_reply: hears when the group has a new generation; None: the member does not wait for it.
-    :ivar sync_reply: hears the assignment; None: the member does not wait for it.
+    :ivar assignment: the leader's assignment for it in the current generation.
+    :ivar is_new: its first JoinGroup is not answered yet: it may not know its id, and cannot send heartbeats.
+    :ivar join_reply: the callback of its waiting JoinGroup, if any.
+    :ivar sync_reply: the callback of its waiting SyncGroup, if any.
     """
 
     member_id: str
@@ -50,7 +50,7 @@ class Member:
 
     @classmethod
     def of(cls, member_id: str, joining: Joining) -> Member:
-        """One that joins."""
+        """A member from its JoinGroup."""
         return cls(
             member_id,
             joining.instance_id,
@@ -64,7 +64,7 @@ class Member:
 
     @classmethod
     def read(cls, record: GroupMemberMetadata, protocol: str) -> Member:
-        """One that was in the group when a record was written; before version 1 both timeouts were one."""
+        """A member from a record; before version 1 the session timeout is the rebalance timeout, too."""
         rebalance_timeout = record.rebalance_timeout if record.rebalance_timeout >= 0 else record.session_timeout
         return cls(
             record.member_id,
@@ -78,7 +78,7 @@ class Member:
         )
 
     def record(self, protocol: str | None, assignment: bytes) -> GroupMemberMetadata:
-        """What is written of it."""
+        """Its part of the group's record."""
         return GroupMemberMetadata(
             member_id=self.member_id,
             group_instance_id=self.instance_id,
@@ -92,19 +92,19 @@ class Member:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits for us, so that we cannot expect to hear of it."""
+        """Whether it waits for a response, and so sends no heartbeats."""
         return self.sync_reply is not None or (self.join_reply is not None and not self.is_new)
 
     def wants(self, joining: Joining) -> bool:
-        """Whether it joins with what it said before."""
+        """Whether a JoinGroup has the same protocols as before."""
         return self.protocols == distinct(joining.protocols)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it says to a leader that assigns by ``protocol``; empty if it does not support that any more."""
+        """Its metadata for ``protocol``; empty if it does not support that any more."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def size(self) -> int:
-        """Bytes of what it says to leaders."""
+        """Bytes of its metadata for all protocols."""
         return sum(len(name) + len(metadata) for name, metadata in self.protocols)
 
     @property
@@ -117,13 +117,13 @@ class Member:
 @define(eq=False)
 class Members:
     """
-    The members of one group, in the order they came.
+    The members of one group, in the order they joined.
 
     Invariants: ``leader`` is one of them, None when there are none; ``joined`` are those with a ``join_reply``.
 
-    :ivar pending: ids that were given to somebody who has not joined with it yet (KIP-394), oldest first.
+    :ivar pending: ids that were given to clients that have not joined with them yet (KIP-394), oldest first.
     :ivar joined: how many wait for the next generation.
-    :ivar size: bytes of what all of them say to leaders.
+    :ivar size: bytes of all members' metadata.
     """
 
     leader: str | None = None
@@ -149,7 +149,7 @@ class Members:
 
     @property
     def memory(self) -> int:
-        """About how many bytes all of them take, those included that were only given an id."""
+        """About how many bytes the members and the pending ids take."""
         expected = sum(PENDING_BYTES + len(member_id) for member_id in self.pending)
         return expected + sum(member.memory for member in self)
 
@@ -180,16 +180,16 @@ class Members:
 
     @property
     def all_joined(self) -> bool:
-        """Whether the next generation need not wait for anybody."""
+        """Whether all members have joined, and no id is pending."""
         return self.joined == len(self._members) and not self.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """As long as the slowest member may take."""
+        """The longest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
     def add(self, member: Member) -> None:
-        """One more; the first one leads."""
+        """Add a member; the first one becomes the leader."""
         self.pending.pop(member.member_id, None)
         self._members[member.member_id] = member
         if member.instance_id is not None:
@@ -199,7 +199,7 @@ class Members:
         self._count(member, 1)
 
     def remove(self, member: Member) -> None:
-        """One less; when it led, the one that has been there for longest leads."""
+        """Remove a member; if it was the leader, the oldest member becomes the leader."""
         del self._members[member.member_id]
         if member.instance_id is not None:
             del self._static[member.instance_id]
@@ -208,7 +208,7 @@ class Members:
         self._count(member, -1)
 
     def replace(self, old: Member, new: Member) -> None:
-        """A static member goes on under another id; whoever led leads."""
+        """Give a static member a new id; it stays the leader if it was."""
         led = self.leader == old.member_id
         self.remove(old)
         self.add(new)
@@ -216,7 +216,7 @@ class Members:
             self.leader = new.member_id
 
     def update(self, member: Member, joining: Joining) -> None:
-        """A member joins again, perhaps with other wishes."""
+        """Update a member that joins again, perhaps with other protocols or timeouts."""
         self._count(member, -1)
         member.protocols = distinct(joining.protocols)
         member.session_timeout_ms = joining.session_timeout_ms
@@ -224,19 +224,19 @@ class Members:
         self._count(member, 1)
 
     def await_join(self, member: Member, reply: JoinReply) -> JoinReply | None:
-        """It waits for the next generation; return whom it waited through before: a request that it gave up."""
+        """Register a waiting JoinGroup; return the callback of an earlier one, which the client has given up."""
         former, member.join_reply = member.join_reply, reply
         self.joined += former is None
         return former
 
     def take_join(self, member: Member) -> JoinReply | None:
-        """It is about to be answered and waits no longer; None: it did not wait."""
+        """Take the callback of a member's waiting JoinGroup, if any."""
         reply, member.join_reply = member.join_reply, None
         self.joined -= reply is not None
         return reply
 
     def elect(self) -> bool:
-        """Have a leader among those who joined; False: nobody did."""
+        """Make sure that the leader is one of the members that joined; False: none has joined."""
         leader = None if self.leader is None else self._members[self.leader]
         if leader is None or leader.join_reply is None:
             joined = next((member for member in self if member.join_reply is not None), None)
@@ -246,14 +246,14 @@ class Members:
         return True
 
     def supports(self, protocols: tuple[MemberProtocol, ...]) -> bool:
-        """Whether somebody with these has a way of assigning in common with all members."""
+        """Whether all members support one of these protocols."""
         return any(self._supported[name] == len(self._members) for name, _ in protocols)
 
     def select_protocol(self) -> str:
         """
-        The way of assigning that most members prefer among those that all support; "" with no members.
+        The protocol that most members prefer among those that all support; "" with no members.
 
-        Each votes for the first that it names; the one that was voted for first wins a tie.
+        Each member votes for the first supported protocol in its list; the first one voted for wins a tie.
         """
         candidates = {name for name, count in self._supported.items() if count == len(self._members)}
         votes = Counter(
@@ -262,7 +262,7 @@ class Members:
         return votes.most_common(1)[0][0] if votes else ""
 
     def _count(self, member: Member, sign: int) -> None:
-        """``sign``: 1 counts a member in, −1 out."""
+        """Update the totals for a member: add it (``sign`` 1) or subtract it (−1)."""
         self.size += sign * member.size()
         self.joined += sign * (member.join_reply is not None)
         for name, _ in member.protocols:

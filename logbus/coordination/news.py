@@ -1,5 +1,5 @@
 """
-What an operator reads of groups: one line in the log for each new generation (or epoch), with nobody in it in the end.
+Logs each new generation (or epoch) of a group.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from logbus.coordination.igroup import Change, Group
 from logbus.wire.messages.group_log import ConsumerGroupMetadataValue, GroupMetadataValue
 
 MAX_NAME = 100
-"""How much of a group's id a line shows: a client may send 32 kB of anything."""
+"""Number of characters of a group's id shown in the log; a client may send 32 kB of any text."""
 
 _log = Logger()
 
 
 def named(group_id: str) -> str:
-    """A group's id for a line in the log: quoted, and not too long."""
+    """A group's id for the log: quoted and shortened."""
     return repr(group_id if len(group_id) <= MAX_NAME else f"{group_id[:MAX_NAME]}…")
 
 
 def tell(group_id: str, changes: Sequence[Change], group: Group | None) -> None:
     """
-    Say what records that were just appended mean for a group, if they make a generation or an epoch.
+    Log the generation or epoch in records that were just appended, if there is one.
 
-    :param changes: one batch. Of several epochs in it the last one counts.
-    :param group: the group as it is with them.
+    :param changes: one batch. Of several epochs in it the last one is logged.
+    :param group: the group with the changes applied.
     """
     for _, value in reversed(changes):
         if isinstance(value, GroupMetadataValue):

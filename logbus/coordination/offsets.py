@@ -1,5 +1,5 @@
 """
-What one group has committed, and when that expires. Pure: it makes the records, and is told which of them hold.
+The committed offsets of one group, and their expiration (KIP-211). Pure: makes records, and applies those written.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class GroupOffsets:
     """
     The offsets of one group.
 
-    :ivar group_id: whose they are.
-    :ivar pending: what open transactions have committed: to be looked at only.
+    :ivar group_id: the group.
+    :ivar pending: the offsets that open transactions have committed. Read only.
     """
 
     group_id: str
@@ -31,31 +31,31 @@ class GroupOffsets:
     _committed: dict[TopicPartition, CommittedOffset] = field(factory=dict, init=False)
 
     def __len__(self) -> int:
-        """How many partitions have an offset, apart from what is pending."""
+        """How many partitions have an offset, not counting pending ones."""
         return len(self._committed)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing, and nothing pending."""
+        """Whether there are neither committed nor pending offsets."""
         return not self._committed and not self.pending
 
     def would_be_empty(self, without: int) -> bool:
-        """Whether nothing would be left, and nothing pending, without so many committed offsets."""
+        """Whether no committed or pending offset would be left after removing so many committed ones."""
         return len(self._committed) == without and not self.pending
 
     @property
     def committed(self) -> Mapping[TopicPartition, CommittedOffset]:
-        """All of them. Read only."""
+        """All committed offsets. Read only."""
         return self._committed
 
     def get(self, topic: str, partition: int) -> CommittedOffset | None:
-        """What is committed for a partition."""
+        """The committed offset of a partition."""
         return self._committed.get(TopicPartition(topic, partition))
 
-    # What holds.
+    # Applying records.
 
     def apply(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
-        """A record holds, the last of the log: it was appended, or read back."""
+        """Apply the last record of the log, which was appended or read back."""
         partition = TopicPartition(key.topic, key.partition)
         if value is None:
             self._committed.pop(partition, None)
@@ -67,24 +67,24 @@ class GroupOffsets:
     def apply_pending(
         self, producer_id: int, record_offset: int, key: OffsetCommitKey, value: OffsetCommitValue
     ) -> None:
-        """A record, the last of the log, will hold if its transaction is committed."""
+        """Add the last record of the log as pending: it takes effect if its transaction is committed."""
         self.pending.add(producer_id, TopicPartition(key.topic, key.partition), record_offset, committed_by(value))
 
     def complete(self, producer_id: int, committed: bool, marker_offset: int) -> None:
         """
-        A producer's transaction has ended.
+        Apply or drop a producer's pending offsets: its transaction has ended.
 
-        :param marker_offset: where it says so in the log: what is behind belongs to the next transaction.
+        :param marker_offset: offset of the marker; later records belong to the producer's next transaction.
         """
         for partition, pending in self.pending.take(producer_id, marker_offset):
             if committed and pending.committed is not None:
                 self._committed[partition] = pending.committed
                 self.pending.overtake(partition, pending.record_offset)
 
-    # What goes.
+    # Removing offsets.
 
     def tombstones(self, partitions: Iterable[TopicPartition] | None = None) -> list[Change]:
-        """The records that forget some partitions, or all, and what is pending; nothing for those without any."""
+        """Tombstones for the offsets, committed or pending, of some partitions, or of all."""
         wanted = self._partitions() if partitions is None else filter(self._has, partitions)
         return [(OffsetCommitKey(group=self.group_id, topic=topic, partition=number), None) for topic, number in wanted]
 
@@ -96,16 +96,16 @@ class GroupOffsets:
         yield from (partition for partition in self.pending if partition not in self._committed)
 
     def of_topics(self, topics: Collection[str]) -> list[TopicPartition]:
-        """The partitions of some topics that have an offset, or one pending."""
+        """The partitions of some topics that have a committed or pending offset."""
         return [partition for partition in self._partitions() if partition.topic in topics]
 
     def expired(self, group: Group | None, now_ms: int, retention_ms: int) -> Iterator[TopicPartition]:
         """
-        What may be forgotten (KIP-211): each offset ``retention_ms`` after its commit, and as long as that after the
-        group became empty. Of a group that has members, only what they do not read.
+        The partitions whose offsets have expired (KIP-211): ``retention_ms`` after the commit, and after the group
+        became empty. In a group with members only offsets of topics that they do not read expire.
 
-        An offset that was committed with a time of its own expires then, and not before. What is pending says that
-        somebody is at work: nothing of such a partition expires.
+        An offset with an expiration time of its own expires exactly then. A partition with a pending offset does not
+        expire.
 
         :param group: None: there never were members.
         """

@@ -1,9 +1,8 @@
 """
-Offsets that a group committed in transactions which are still open. Pure.
+A group's pending offsets: committed in transactions that are still open (KIP-98). Pure.
 
-They hold when the transaction is committed, and are nothing if it is not. Until then nobody sees them. Where several
-were committed for one partition the last in the log counts, whichever transaction ends first (KIP-98): so a
-transaction that is committed late takes nothing back.
+They take effect when the transaction is committed, and are dropped when it is aborted. Until then they are not visible
+to clients. If several are committed for one partition, the last in the log counts, whichever transaction ends first.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ class PendingOffset:
     """
     An offset that a transaction committed.
 
-    :ivar record_offset: where the record is in ``__consumer_offsets``.
-    :ivar committed: None: a record that is later in the log holds already. It is remembered all the same, because the
-        partition is as unstable as it was.
+    :ivar record_offset: offset of the record in ``__consumer_offsets``.
+    :ivar committed: None: a later record in the log has taken effect already. The entry is kept, because the partition
+        stays unstable (KIP-447) until the transaction ends.
     """
 
     record_offset: int
@@ -32,7 +31,7 @@ class PendingOffset:
 
 @define(eq=False)
 class PendingOffsets:
-    """What is pending of one group, by partition and producer."""
+    """The pending offsets of one group, by partition and producer."""
 
     _by_partition: dict[TopicPartition, dict[int, PendingOffset]] = field(factory=dict, init=False)
     _by_producer: dict[int, dict[TopicPartition, None]] = field(factory=dict, init=False)
@@ -54,31 +53,31 @@ class PendingOffsets:
         return producer_id in self._by_producer
 
     def first_of(self, producer_id: int) -> int | None:
-        """Where the first record of a producer is that is pending; None: there is none."""
+        """Offset of a producer's first pending record, if any."""
         partitions = self._by_producer.get(producer_id, ())
         return min((self._by_partition[partition][producer_id].record_offset for partition in partitions), default=None)
 
     def add(self, producer_id: int, partition: TopicPartition, record_offset: int, committed: CommittedOffset) -> None:
-        """A transaction committed an offset; what it committed for that partition before counts no more."""
+        """Add an offset of a transaction; it replaces one that the transaction committed for the partition before."""
         self._by_partition.setdefault(partition, {})[producer_id] = PendingOffset(record_offset, committed)
         self._by_producer.setdefault(producer_id, {})[partition] = None
 
     def overtake(self, partition: TopicPartition, record_offset: int | None = None) -> None:
-        """A record at this offset of the log (None: the last) holds: what is pending before it never will."""
+        """Cancel the pending offsets before a record that took effect (at ``record_offset``; None: the last one)."""
         for pending in self._by_partition.get(partition, {}).values():
             if record_offset is None or pending.record_offset < record_offset:
                 pending.committed = None
 
     def drop(self, partition: TopicPartition) -> None:
-        """The partition's offset was deleted, and with it all that is pending."""
+        """Drop a partition's pending offsets: its offset was deleted."""
         for producer_id in self._by_partition.pop(partition, {}):
             self._forget(producer_id, partition)
 
     def take(self, producer_id: int, marker_offset: int) -> list[tuple[TopicPartition, PendingOffset]]:
         """
-        A transaction ended: what it committed, which is pending no more.
+        Remove and return the offsets of a transaction that ended.
 
-        :param marker_offset: where its marker is. What is behind belongs to the producer's next transaction.
+        :param marker_offset: offset of its marker; later records belong to the producer's next transaction.
         """
         taken = []
         for partition in list(self._by_producer.get(producer_id, ())):

@@ -1,7 +1,8 @@
 """
-Which partition of an internal topic, and so which broker, coordinates a group.
+Maps a group id or transactional id to its partition of an internal topic, whose leader is the coordinator.
 
-The choice is Kafka's: clients never compute it, but tools do, and a topic written by Kafka must be found as it lies.
+The hash is Kafka's (``Utils.abs(id.hashCode()) % partitions``): tools compute it, and topics written by Kafka can be
+read.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-A log of a coordinator's state, read back: records in their order, and how transactions ended.
+Reads a partition of an internal topic back: its records in order, and the markers of transactions.
 """
 
 from __future__ import annotations
@@ -25,40 +25,40 @@ from logbus.records.batch import (
 )
 
 Apply = Callable[[bytes | None, bytes | None], None]
-"""Takes in one record that was read back; raises DecodeError if it makes no sense."""
+"""Applies one record that was read back; raises DecodeError if it cannot be decoded."""
 
 RECORDS_A_TURN = 500
-"""How many records are taken in before the reactor gets a turn: some milliseconds' worth."""
+"""Number of records applied before the reactor gets a turn; they take some milliseconds."""
 
 RETRY_SECONDS = 0.1
-"""How long to wait with what cannot be read now."""
+"""Delay before a failed read is retried."""
 
 MOST_COMPLAINTS = 20
-"""How many damaged records of one partition are named in the log, before they are only counted."""
+"""Number of damaged records of one partition that are logged; further ones are only counted."""
 
 
 class Transactions(Protocol):
-    """Takes in what transactions wrote, each thing when its turn in the log comes."""
+    """Applies the records of transactions and their markers, in log order."""
 
     def record(self, producer_id: int, offset: int, key: bytes | None, value: bytes | None) -> None:
         """
-        A record of the transaction that a producer has open.
+        Apply a record of a producer's open transaction.
 
-        :raise DecodeError: it makes no sense.
+        :raise DecodeError: it cannot be decoded.
         """
 
     def ended(self, producer_id: int, offset: int, committed: bool) -> None:
-        """A marker: the transaction that the producer had open was committed, or aborted."""
+        """Apply a marker: the producer's open transaction was committed or aborted."""
 
 
 @define
 class Loaded:
     """
-    What a loading found.
+    The result of a load.
 
-    :ivar records: taken in.
-    :ivar skipped: damaged places that were passed over: records, or whole batches.
-    :ivar complete: whether it came to the end; it does not if it was called off.
+    :ivar records: number of records applied.
+    :ivar skipped: number of damaged places skipped: records, or whole batches.
+    :ivar complete: whether it reached the end; False if it was cancelled.
     """
 
     records: int = 0
@@ -67,7 +67,7 @@ class Loaded:
 
 
 class _Suspected(Exception):
-    """Damage that nobody has tried to repair yet."""
+    """Damage that no repair has been tried for yet."""
 
     def __init__(self, offset: int) -> None:
         super().__init__(offset)
@@ -77,10 +77,10 @@ class _Suspected(Exception):
 @define(eq=False)
 class LogReading:
     """
-    One reading of a log.
+    One read of a log from start to end.
 
-    :param transactions: takes in what transactions wrote, instead of ``apply``; None: this log has none.
-    :ivar loaded: what was found so far.
+    :param transactions: applies the records of transactions, instead of ``apply``; None: this log has none.
+    :ivar loaded: the result so far.
     """
 
     replica: Replica
@@ -101,7 +101,7 @@ class LogReading:
             try:
                 data = self._slice(offset, end, slice_bytes)
                 for position, header in self._batches(data, offset):
-                    # The base offset is not under the CRC; whatever it says, reading goes on forwards.
+                    # The CRC does not cover the base offset; reading must go forwards, whatever it is.
                     if not at <= header.last_offset < end:
                         self._damaged(at, f"a batch claims to end at offset {header.last_offset}")
                         continue
@@ -114,28 +114,28 @@ class LogReading:
                             return loaded
                         left = RECORDS_A_TURN
             except _Suspected as suspected:
-                # Another replica may have what is damaged here: then it leads from now on, or it is copied from there.
+                # If another replica has the data undamaged, it becomes the leader, or the data is copied from it.
                 await self.replica.repair(self.replica, suspected.offset)
                 if not wanted():
                     return loaded
                 offset = max(at, log.log_start_offset)
                 continue
             except ApiError as e:
-                # No damage: an index is being made anew.
-                self._log.warn("{partition}: loading waits: {why}", partition=self.replica.topic_partition, why=e)
+                # Not damage: an index is being rebuilt.
+                self._log.warn("{partition}: the load is retried: {why}", partition=self.replica.topic_partition, why=e)
                 await deferLater(self._clock, RETRY_SECONDS)
                 if not wanted():
                     return loaded
                 offset = max(offset, log.log_start_offset)
                 continue
-            # Behind what cannot be read, the next segment is a place where a batch is known to begin.
+            # After unreadable data, go on at the next segment, where a batch is known to begin.
             offset = (
                 at if at > offset else min((s.base_offset for s in log.segments if s.base_offset > at), default=end)
             )
         loaded.complete = True
         if loaded.skipped > MOST_COMPLAINTS:
             self._log.error(
-                "{partition}: {count} damaged places were passed over in all",
+                "{partition}: {count} damaged places were skipped in all",
                 partition=self.replica.topic_partition,
                 count=loaded.skipped,
             )
@@ -143,7 +143,7 @@ class LogReading:
 
     def _slice(self, offset: int, end: int, slice_bytes: int) -> bytes:
         """
-        Whole batches from ``offset`` on; nothing, if there is damage.
+        Whole batches from ``offset`` on; empty if there is damage.
 
         :raise ApiError: it cannot be read now.
         """
@@ -164,14 +164,14 @@ class LogReading:
             self._damaged(expected, str(e))
 
     def _take_in(self, data: bytes, position: int, header: BatchHeader) -> int:
-        """Hand a batch's records on; how many it had, at least 1."""
+        """Apply a batch's records; return their number, at least 1."""
         try:
             if not check_crc(data, position, header):
                 self._damaged(header.base_offset, "the CRC of the batch does not match")
                 return 1
             if header.control and self._transactions is None:
                 return 1
-            # A control batch may have lost its record to compaction: it says nothing any more.
+            # A control batch whose record was compacted away is empty.
             records = decode_batch(data, position, header=header)
         except LogbusError as e:
             self._complain(header.base_offset, str(e))
@@ -182,7 +182,7 @@ class LogReading:
             except DecodeError as e:
                 self._complain(record.offset, str(e))
             except Exception as e:
-                self._log.failure("{partition}: a record cannot be taken in", partition=self.replica.topic_partition)
+                self._log.failure("{partition}: a record cannot be applied", partition=self.replica.topic_partition)
                 self._complain(record.offset, repr(e))
         return max(1, len(records))
 
@@ -201,9 +201,9 @@ class LogReading:
 
     def _damaged(self, offset: int, why: str) -> None:
         """
-        Batches from an offset on are damaged.
+        Note that batches from an offset on are damaged.
 
-        :raises _Suspected: for the first time: they may be repaired.
+        :raises _Suspected: the first time: they may be repaired.
         """
         if offset not in self._suspected:
             self._suspected.add(offset)
@@ -214,7 +214,7 @@ class LogReading:
         self.loaded.skipped += 1
         if self.loaded.skipped <= MOST_COMPLAINTS:
             self._log.error(
-                "{partition}: damage at offset {offset} is passed over, what it said is lost: {why}",
+                "{partition}: skipped damage at offset {offset}, its records are lost: {why}",
                 partition=self.replica.topic_partition,
                 offset=offset,
                 why=why,

@@ -1,9 +1,9 @@
 """
-A classic group's state, and how one generation of its members follows another. Pure.
+The rebalance of a classic group: its state, members and generation. Pure.
 
-A rebalance has two phases. While it is *prepared*, members join: it goes on when all have, or when the slowest of them
-has had its rebalance timeout. While it is *completed*, the leader assigns, and the others wait for its assignment; it
-is in force once it is stored.
+A rebalance has two phases. While it is *prepared*, members join: it goes on when all have joined, or after the longest
+rebalance timeout. While it is *completed*, the leader assigns partitions, and the others wait for the assignment, which
+takes effect once it is stored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from logbus.wire.messages.group_log import GroupMetadataKey, GroupMetadataValue
 NO_TIMESTAMP = -1
 LAST_GENERATION = 2**31 - 1
 REST_MS = 1000
-"""A rebalance to which nobody came is tried again after this time at least, whatever timeout members ask for."""
+"""Shortest delay before a rebalance that no member joined is tried again, whatever timeout members ask for."""
 
 
 @define(eq=False)
@@ -34,12 +34,12 @@ class Rebalance:
     """
     State, members and generation of one group.
 
-    :ivar answers: what is to happen last.
+    :ivar answers: responses and record writes that run at the end of an input.
     :ivar now_ms: the time of day, in ms since 1970.
-    :ivar clock: the time, in seconds; asked when a record was stored, as only then no one brings it.
-    :ivar state_since_ms: when the group got into its state, −1 if it is not known.
+    :ivar clock: the time, in seconds; read when a record has been stored, since other inputs carry the time.
+    :ivar state_since_ms: when the group entered its state; −1 if unknown.
     :ivar recorded: whether the log may have a record of it.
-    :ivar unsynced: members that got the generation and have not asked for their assignment.
+    :ivar unsynced: members of the generation that have not sent SyncGroup yet.
     """
 
     group_id: str = field(on_setattr=frozen)
@@ -57,7 +57,7 @@ class Rebalance:
     recorded: bool = False
     topics: Topics = None
     unsynced: set[str] = field(factory=set)
-    # Milliseconds by which the first rebalance of an empty group may still be put off; None in any other.
+    # Milliseconds by which the first rebalance of an empty group may still be delayed; None in any other.
     _extension_ms: int | None = None
     _delay_ms: int = 0
     _newcomers: bool = False
@@ -68,12 +68,12 @@ class Rebalance:
     # Answers.
 
     def flush(self) -> None:
-        """Answer and store what is due. To be called at the end of each input."""
+        """Send the queued responses and record writes. Called at the end of each input."""
         self.answers.flush()
 
     def check_generation(self, generation: int) -> None:
         """
-        Refuse who is not of this generation.
+        Refuse a request of another generation.
 
         :raise ApiError: ILLEGAL_GENERATION.
         """
@@ -84,7 +84,7 @@ class Rebalance:
             )
 
     def joined_result(self, member: Member, skip_assignment: bool = False) -> JoinResult:
-        """The current generation, as one of its members is told."""
+        """The JoinGroup response for a member of the current generation."""
         everybody: tuple[tuple[str, str | None, bytes], ...] = ()
         leads = member.member_id == self.members.leader
         if leads:
@@ -103,19 +103,19 @@ class Rebalance:
     # Moves.
 
     def move(self, event: Event) -> None:
-        """To the next state."""
+        """Go to the next state."""
         self.state = moved(self.state, event)
         self.state_since_ms = self.now_ms()
 
     def changed(self, now: float) -> None:
-        """The members are not those of the generation any more: rebalance, or see whether the rebalance can go on."""
+        """React to a change of members: begin a rebalance, or complete it if all have joined."""
         if self.state is GroupState.PREPARING_REBALANCE:
             self.complete_if_all_joined(now)
         else:
             self.prepare(now)
 
     def prepare(self, now: float) -> None:
-        """Begin a rebalance: members are to join again, and hear of it by their heartbeats."""
+        """Begin a rebalance: heartbeats tell members to join again."""
         if self.state is GroupState.COMPLETING_REBALANCE:
             self._answer_syncs(now, ErrorCode.REBALANCE_IN_PROGRESS)
         self.unsynced.clear()
@@ -130,7 +130,7 @@ class Rebalance:
             self._join_deadline = now + self.members.rebalance_timeout_ms / 1000
 
     def _prepare_first(self, now: float) -> None:
-        """Members of a new group start together: a delay saves a rebalance for each (KIP-134)."""
+        """Delay the first rebalance, since members of a new group start at about the same time (KIP-134)."""
         delay_ms = self.settings().initial_rebalance_delay_ms
         if delay_ms <= 0:
             self._complete(now)
@@ -141,21 +141,21 @@ class Rebalance:
         self._join_deadline = now + delay_ms / 1000
 
     def came(self) -> None:
-        """A new member: worth a longer delay, if this is the first rebalance."""
+        """Note a new member: it extends the delay of the first rebalance."""
         self._newcomers = True
 
     def complete_if_all_joined(self, now: float) -> None:
-        """Go on, unless there is somebody to wait for; the first rebalance waits for its time in any case."""
+        """Complete the join phase if all members have joined; a first rebalance waits for its delay in any case."""
         if self.state is GroupState.PREPARING_REBALANCE and self._extension_ms is None and self.members.all_joined:
             self._complete(now)
 
     def _complete(self, now: float) -> None:
-        """The next generation: those who joined, and static members, who may come back later."""
+        """Begin the next generation, of members that joined and static members, which may return later."""
         self._join_deadline = self._extension_ms = None
         for member in [one for one in self.members if one.join_reply is None and one.instance_id is None]:
             self.drop(member)
         if len(self.members) and not self.members.elect():
-            # Static members only, and all are away: their sessions end, or one of them comes.
+            # Only static members, all absent: wait for one to join, or for their sessions to end.
             self._join_deadline = now + max(self.members.rebalance_timeout_ms, REST_MS) / 1000
             return
         self.generation = self.generation % LAST_GENERATION + 1
@@ -176,20 +176,20 @@ class Rebalance:
         self._sync_deadline = now + self.members.rebalance_timeout_ms / 1000
 
     def _desert(self) -> None:
-        """Nobody is left. That is stored, too: committed offsets age from now on."""
+        """Make the group empty and store that, since the retention of its offsets starts now."""
         self.protocol = None
         self.topics = frozenset()
         self.move(Event.DESERTED)
-        # Should this fail, the log has the former generation, whose members will not be heard of: no harm.
+        # If this fails, the log has the former generation, whose members' sessions will expire: no harm.
         self.store(lambda error: None)
 
     # Assignments.
 
     def assign(self, assignments: Mapping[str, bytes]) -> None:
-        """The leader's assignment: it is stored, then given to the members."""
+        """Store the leader's assignment, then send it to the members."""
         generation = self.generation
         if self._storing == generation:
-            return  # The leader asks again; what it said first is under way and will be the answer.
+            return  # A retry: the first assignment is being stored, and will be the response.
         self._storing = generation
         given = {member.member_id: assignments.get(member.member_id, b"") for member in self.members}
 
@@ -217,16 +217,16 @@ class Rebalance:
                 member.assignment = b""
             reply, member.sync_reply = member.sync_reply, None
             if reply is not None:
-                # It could not send heartbeats while it waited.
+                # The member could not send heartbeats while it waited.
                 self.heard(now, member)
                 self.answers.sync(reply, self.sync_result(member) if error is ErrorCode.NONE else SyncResult(error))
 
     def sync_result(self, member: Member) -> SyncResult:
-        """The assignment in force, as one of the members is told."""
+        """The SyncGroup response for a member, with the assignment in effect."""
         return SyncResult(ErrorCode.NONE, self.protocol_type, self.protocol, member.assignment)
 
     def synced(self, member: Member) -> None:
-        """A member has asked for its assignment."""
+        """Note that a member has sent SyncGroup."""
         self.unsynced.discard(member.member_id)
         if not self.unsynced:
             self._sync_deadline = None
@@ -234,7 +234,7 @@ class Rebalance:
     # Records.
 
     def store(self, stored: Stored, assignments: Mapping[str, bytes] | None = None) -> None:
-        """Have the record of this moment written."""
+        """Write the group's present record."""
         self.recorded = True
         change = self.change(assignments)
         self.answers.store(change, stored)
@@ -243,7 +243,7 @@ class Rebalance:
         """
         The group's record.
 
-        :param assignments: by member id, if others than those in force.
+        :param assignments: by member id, if different from those in effect.
         """
         members = [
             one.record(self.protocol, one.assignment if assignments is None else assignments[one.member_id])
@@ -260,9 +260,9 @@ class Rebalance:
 
     def load(self, now: float, value: GroupMetadataValue) -> None:
         """
-        Be what a record says. Only of a group in which nothing has happened.
+        Restore a new group from its record.
 
-        Nothing in a record is trusted: it may have been written by anybody, years ago.
+        The record is validated, since any client or version may have written it.
         """
         self.recorded = True
         self.protocol_type = value.protocol_type
@@ -281,24 +281,24 @@ class Rebalance:
             self.move(Event.LOADED)
         self.state_since_ms = value.current_state_timestamp
         if len(self.members) > self.settings().max_size:
-            # The limit is lower than it was: rejoining sorts out who may stay.
+            # The size limit was lowered: the members must rejoin, and the last ones are rejected.
             self.prepare(now)
 
-    # Members that come and go.
+    # Members that join and leave.
 
     def heard(self, now: float, member: Member) -> None:
-        """It is alive."""
+        """Renew a member's session."""
         self.sessions.renew(member.member_id, now + member.session_timeout_ms / 1000)
 
     def drop(self, member: Member, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
-        """It is a member no longer; what it waits for is answered with ``error``. What follows is up to the caller."""
+        """Remove a member, and answer its waiting requests with ``error``. The caller begins a rebalance if needed."""
         self.leave_waiting(member, error)
         self.members.remove(member)
         self.sessions.forget(member.member_id)
         self.synced(member)
 
     def replace(self, now: float, former: Member, member: Member, error: ErrorCode) -> None:
-        """A static member goes on under another id; what waits for the former one is answered with ``error``."""
+        """Give a static member a new id; waiting requests of the former one are answered with ``error``."""
         self.leave_waiting(former, error)
         self.members.replace(former, member)
         self.sessions.forget(former.member_id)
@@ -308,19 +308,19 @@ class Rebalance:
             self.unsynced.add(member.member_id)
 
     def await_join(self, member: Member, reply: JoinReply) -> None:
-        """It waits for the next generation; a request of its that still did so it must have given up."""
+        """Let a JoinGroup wait for the next generation; an earlier waiting one of the member is answered."""
         former = self.members.await_join(member, reply)
         if former is not None:
             self.answers.join(former, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
 
     def await_sync(self, member: Member, reply: SyncReply) -> None:
-        """It waits for its assignment; a request of its that still did so it must have given up."""
+        """Let a SyncGroup wait for the assignment; an earlier waiting one of the member is answered."""
         former, member.sync_reply = member.sync_reply, reply
         if former is not None:
             self.answers.sync(former, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
 
     def leave_waiting(self, member: Member, error: ErrorCode) -> None:
-        """Answer what it waits for with an error."""
+        """Answer a member's waiting requests with an error."""
         join_reply = self.members.take_join(member)
         if join_reply is not None:
             self.answers.join(join_reply, JoinResult(error, member.member_id))
@@ -329,7 +329,7 @@ class Rebalance:
             self.answers.sync(sync_reply, SyncResult(error))
 
     def forget_pending(self, member_id: str) -> None:
-        """The one that was given this id never came."""
+        """Drop a reserved member id that no client joined with."""
         self.members.pending.pop(member_id, None)
         self.sessions.forget(member_id)
 
@@ -342,7 +342,7 @@ class Rebalance:
         return min((time for time in times if time is not None), default=None)
 
     def expire(self, now: float) -> None:
-        """Do what time demands."""
+        """End sessions and phases whose time is over."""
         self._expire_sessions(now)
         if self._join_deadline is not None and self._join_deadline <= now:
             self._expire_joining(now)
@@ -367,7 +367,7 @@ class Rebalance:
 
     def _expire_joining(self, now: float) -> None:
         if self._extension_ms and self._newcomers:
-            # Others came within the delay: there may be more.
+            # Members joined within the delay: extend it, there may be more.
             self._newcomers = False
             former, self._delay_ms = self._delay_ms, min(self._delay_ms, self._extension_ms)
             self._extension_ms = max(self._extension_ms - former, 0)
@@ -376,7 +376,7 @@ class Rebalance:
             self._complete(now)
 
     def _expire_syncing(self, now: float) -> None:
-        """Who has the generation and does not ask for its assignment is not working."""
+        """Remove members that joined the generation and sent no SyncGroup in time."""
         for member_id in list(self.unsynced):
             member = self.members.get(member_id)
             if member is not None:
@@ -384,7 +384,7 @@ class Rebalance:
         self.prepare(now)
 
     def resign(self) -> None:
-        """Answer everybody with NOT_COORDINATOR and forget all."""
+        """Answer all waiting requests with NOT_COORDINATOR, and drop all members."""
         for member in list(self.members):
             self.drop(member, ErrorCode.NOT_COORDINATOR)
         self.members.pending.clear()

@@ -1,8 +1,8 @@
 """
-Changes of groups as records of ``__consumer_offsets``, and back.
+Encodes and decodes the records of ``__consumer_offsets`` (Kafka: GroupCoordinatorRecordHelpers).
 
-What is written is what Kafka 3.9 writes, so that either can go on with the other's log. A key of a version that is not
-known was written by a newer broker: it is told from damage, because it is to be passed over in peace.
+The versions are those of Kafka 3.9, so that each can load the other's log. A record with an unknown key version comes
+from a newer broker; it is not treated as damage.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from logbus.wire.messages.group_log import KEYS, VALUES, GroupMetadataValue, Off
 from logbus.wire.schema import decode_versioned, encode_versioned
 
 _VERSION = struct.Struct(">h")
-# The newest version of each kind of key: only that of offsets has an older one.
+# The newest version of each kind of key; only that of offsets has an older one.
 _KEY_VERSIONS = {kind: version for version, kind in sorted(KEYS.items())}
 
 OFFSET_VERSION = 3
@@ -30,14 +30,14 @@ GROUP_VERSION = 3
 
 @frozen
 class UnknownKey:
-    """A record of a kind that is not known here."""
+    """A record with an unknown key version."""
 
     version: int
 
 
 def encode_change(change: Change) -> tuple[bytes, bytes | None]:
     """
-    Key and value of the record that says ``change``.
+    Key and value of the record of a change.
 
     :raise EncodeError: a text is longer than a record can hold.
     """
@@ -54,10 +54,9 @@ def _value_version(value: Any) -> int:
 
 def decode_change(key: Buffer | None, value: Buffer | None) -> Change | UnknownKey:
     """
-    What a record says.
+    The change in a record.
 
-    :raise DecodeError: it says nothing that can be understood: it is damaged, or its value is of a version that is
-        not known.
+    :raise DecodeError: it is damaged, or its value has an unknown version.
     """
     if key is None or len(key) < _VERSION.size:
         raise DecodeError("the record has no key" if key is None else f"the key has {len(key)} bytes: no version")

@@ -1,7 +1,6 @@
 """
-From the records of one partition back to its groups. Pure, but for the groups it has made.
-
-This is where a record's kind decides which sort of group it belongs to.
+Replays the records of one partition to restore its groups (Kafka: GroupCoordinatorShard.replay). Pure, except for the
+factory of groups.
 """
 
 from __future__ import annotations
@@ -20,28 +19,28 @@ from logbus.wire.messages.group_log import GroupMetadataKey, GroupMetadataValue,
 
 
 class GroupMaker(Protocol):
-    """Makes the groups of a shard."""
+    """Creates the groups of a shard."""
 
     def classic(self, shard: Shard, group_id: str) -> Group:
         """A new classic group, without members."""
 
     def restored(self, shard: Shard, group_id: str, value: GroupMetadataValue) -> Group:
-        """A classic group as it was; its members' sessions begin anew."""
+        """A classic group from its record; its members' sessions begin anew."""
 
     def consumer(self, shard: Shard, group_id: str) -> ConsumerGroup:
         """A new group of the consumer protocol, without members."""
 
     def activate(self, group: ConsumerGroup) -> None:
-        """All its records are read: the sessions of its members begin anew."""
+        """Start the sessions of a group's members: all its records are read."""
 
 
 @define(eq=False)
 class Replay:
     """
-    Takes in the records of a shard, oldest first, and how transactions ended; then makes its groups of what held last.
-    What of a transaction that is open at the end stays pending.
+    Applies the records and markers of a shard, oldest first, then creates its groups. Offsets of a transaction that is
+    open at the end stay pending.
 
-    :ivar passed_over: records of kinds that are not known here, by the version of their keys.
+    :ivar passed_over: numbers of skipped records, by their unknown key version.
     """
 
     shard: Shard
@@ -52,16 +51,16 @@ class Replay:
 
     def take_in(self, key: bytes | None, value: bytes | None) -> None:
         """
-        One record.
+        Apply one record.
 
-        :raise DecodeError: it cannot be understood.
+        :raise DecodeError: it cannot be decoded.
         """
         change = self._decoded(key, value)
         if change is not None:
             self._apply(change)
 
     def record(self, producer_id: int, offset: int, key: bytes | None, value: bytes | None) -> None:
-        """See :class:`.Transactions`; of a transaction are commits, and nothing else."""
+        """See :class:`.Transactions`; transactions contain only committed offsets."""
         change = self._decoded(key, value)
         if change is not None and isinstance(change[0], OffsetCommitKey):
             self.shard.apply_pending(producer_id, offset, change)
@@ -95,7 +94,7 @@ class Replay:
             group.apply(change)
 
     def finish(self) -> Iterator[None]:
-        """Make the groups, one at each step. Who has committed offsets and nothing else is a group, too."""
+        """Create the groups, one at each step; a group with committed offsets and no other record becomes classic."""
         groups = self.shard.groups
         for group_id, value in self._classic.items():
             groups[group_id] = self.maker.restored(self.shard, group_id, value)

@@ -1,5 +1,5 @@
 """
-What members of classic groups ask, and what they are told: the requests of the protocol without their versions. Pure.
+Requests and responses of the classic protocol, independent of their versions on the wire. Pure.
 """
 
 from __future__ import annotations
@@ -12,26 +12,25 @@ from logbus.coordination.states import GroupState
 from logbus.errors import ErrorCode
 
 MemberProtocol = tuple[str, bytes]
-"""A way of assigning partitions that a member supports: its name, and what the member tells the leader."""
+"""An assignment protocol that a member supports: its name, and the member's metadata for the leader."""
 
 NO_GENERATION = -1
 
 
 def any_size(growth: int) -> None:
-    """There is room for everything."""
+    """Accept any growth."""
 
 
 @frozen
 class GroupSettings:
     """
-    What the broker's configuration says of classic groups.
+    The broker's settings for classic groups.
 
-    :ivar initial_rebalance_delay_ms: how long the first rebalance of an empty group waits for more members; 0: not at
-        all.
+    :ivar initial_rebalance_delay_ms: how long the first rebalance of an empty group waits for more members.
     :ivar min_session_timeout_ms: shortest session timeout a member may ask for.
     :ivar max_session_timeout_ms: longest.
-    :ivar max_size: most members.
-    :ivar admit: counts the bytes by which what members told is about to grow, or raises ApiError.
+    :ivar max_size: maximum number of members.
+    :ivar admit: counts bytes of memory that a group is about to take, or raises ApiError.
     """
 
     initial_rebalance_delay_ms: int = 3000
@@ -44,16 +43,16 @@ class GroupSettings:
 @frozen
 class Joining:
     """
-    JoinGroup.
+    A JoinGroup request.
 
     :ivar member_id: empty the first time.
     :ivar instance_id: of a static member (KIP-345), else None.
-    :ivar rebalance_timeout_ms: how long the member may take to rejoin; JoinGroup 0 means the session timeout.
+    :ivar rebalance_timeout_ms: how long the member may take to rejoin; for JoinGroup 0 the session timeout.
     :ivar protocols: in the order the member prefers them.
-    :ivar requires_known_member_id: a dynamic member without an id is given one and must ask again (KIP-394):
+    :ivar requires_known_member_id: a dynamic member without an id is given one and must join with it (KIP-394):
         JoinGroup 4 and later.
-    :ivar supports_skip_assignment: a static leader can be told to assign nothing (KIP-814): JoinGroup 9 and later.
-    :ivar reason: why, in the client's words (KIP-800).
+    :ivar supports_skip_assignment: a static leader may be told to skip the assignment (KIP-814): JoinGroup 9 and later.
+    :ivar reason: the client's reason, as free text (KIP-800).
     """
 
     member_id: str
@@ -72,11 +71,11 @@ class Joining:
 @frozen
 class JoinResult:
     """
-    The answer to :class:`Joining`.
+    A JoinGroup response.
 
     :ivar protocol_type: None when there is an error; as is ``protocol``.
     :ivar leader: its member id; empty when there is an error.
-    :ivar skip_assignment: the leader is to assign nothing: what was assigned holds.
+    :ivar skip_assignment: the leader must not assign: the present assignment stays in effect.
     :ivar members: member id, instance id and metadata of all, for the leader; empty for others.
     """
 
@@ -93,9 +92,9 @@ class JoinResult:
 @frozen
 class Syncing:
     """
-    SyncGroup.
+    A SyncGroup request.
 
-    :ivar protocol_type: what the member believes the group agreed on, None if it does not say; as ``protocol``.
+    :ivar protocol_type: the group's protocol type as the member knows it, None if not sent; likewise ``protocol``.
     :ivar assignments: by member id, from the leader; empty from others.
     """
 
@@ -109,7 +108,7 @@ class Syncing:
 
 @frozen
 class SyncResult:
-    """The answer to :class:`Syncing`."""
+    """A SyncGroup response."""
 
     error: ErrorCode
     protocol_type: str | None = None
@@ -120,7 +119,7 @@ class SyncResult:
 @frozen
 class Leaving:
     """
-    One member of LeaveGroup.
+    One member of a LeaveGroup request.
 
     :ivar member_id: empty when an operator removes a static member, whose instance id is given.
     """
@@ -131,10 +130,10 @@ class Leaving:
 
 
 JoinReply = Callable[[JoinResult], None]
-"""Hears the answer to a JoinGroup, exactly once; must not raise."""
+"""Receives the response to a JoinGroup, exactly once; must not raise."""
 
 SyncReply = Callable[[SyncResult], None]
-"""Hears the answer to a SyncGroup, exactly once; must not raise."""
+"""Receives the response to a SyncGroup, exactly once; must not raise."""
 
 
 @frozen
@@ -142,7 +141,7 @@ class ClassicMemberDescription:
     """
     A member, as DescribeGroups shows it.
 
-    :ivar metadata: what it told the leader; empty, as ``assignment``, unless the group is stable.
+    :ivar metadata: its metadata for the leader; like ``assignment``, empty unless the group is stable.
     """
 
     member_id: str
@@ -158,7 +157,7 @@ class ClassicGroupDescription:
     """
     A classic group, as DescribeGroups shows it.
 
-    :ivar protocol: the way of assigning that was agreed on; empty unless the group is stable.
+    :ivar protocol: the selected assignment protocol; empty unless the group is stable.
     """
 
     state: GroupState

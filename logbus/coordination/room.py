@@ -1,5 +1,5 @@
 """
-How many groups there may be: names cost nothing, and a client could think of any number of them.
+Limits the number of groups of a broker, since a client can invent group ids without cost.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from logbus.config import ConfigView, keys
 from logbus.errors import ApiError, ErrorCode
 
 COMPLAINT_SECONDS = 60.0
-"""How often the log says that there are too many groups."""
+"""Interval between warnings that new groups are refused."""
 
 
 @define(eq=False)
 class Room:
     """
-    Bounds the groups of a broker.
+    The limit ``group.max.count``.
 
-    :param count: how many there are.
+    :param count: counts the present groups.
     """
 
     _config: ConfigView
@@ -33,9 +33,9 @@ class Room:
 
     def check(self) -> None:
         """
-        Refuse one more group.
+        Refuse a new group if the limit is reached.
 
-        :raise ApiError: COORDINATOR_NOT_AVAILABLE: there are as many as there may be; others may go.
+        :raise ApiError: COORDINATOR_NOT_AVAILABLE: the client may retry, since other groups may be removed.
         """
         count = self._count()
         most = self._config.get(keys.GROUP_MAX_COUNT)

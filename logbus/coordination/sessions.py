@@ -1,8 +1,8 @@
 """
-When each member of a group must have been heard of. Pure.
+Session timeouts of the members of a group. Pure.
 
-A heartbeat costs an assignment: the heap has one entry for each member, which may be early; that is found out when its
-time comes.
+Renewing a session is a mere assignment: each member has one current entry in a heap, whose time may be too early and is
+corrected when it is reached.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from attrs import define, field
 class _Session:
     """
     :ivar ends: when it ends unless it is renewed.
-    :ivar entry: the time of its entry in the heap, never later than ``ends``; other entries of it are stale.
+    :ivar entry: the time of its entry in the heap, never later than ``ends``; its other entries are stale.
     """
 
     ends: float
@@ -29,7 +29,7 @@ class Sessions:
     """
     Sessions by member id, in the seconds of the clock.
 
-    Invariant: the heap has at most twice as many entries as there are sessions, and :data:`SLACK`.
+    Invariant: the heap has at most :data:`SLACK` entries more than twice the number of sessions.
     """
 
     _sessions: dict[str, _Session] = field(factory=dict, init=False)
@@ -41,7 +41,7 @@ class Sessions:
         return len(self._sessions)
 
     def renew(self, member_id: str, ends: float) -> None:
-        """The member was heard of: its session, perhaps a new one, lasts until ``ends``."""
+        """Start a member's session, or extend it, until ``ends``."""
         session = self._sessions.get(member_id)
         if session is None:
             session = self._sessions[member_id] = _Session(ends, ends)
@@ -54,29 +54,29 @@ class Sessions:
         self._shrink()
 
     def forget(self, member_id: str) -> None:
-        """The member is gone."""
+        """Drop a member's session."""
         self._sessions.pop(member_id, None)
         self._shrink()
 
     def clear(self) -> None:
-        """All members are gone."""
+        """Drop all sessions."""
         self._sessions.clear()
         self._heap.clear()
 
     @property
     def first(self) -> float | None:
-        """When to look for the next session that ended; may be early."""
+        """When to call :meth:`ended` next; may be early."""
         return self._heap[0][0] if self._heap else None
 
     def ended(self, now: float) -> Iterator[str]:
-        """Members whose time is over. Each must be forgotten or renewed before the next is asked for."""
+        """Yield the members whose sessions have ended. The caller must forget or renew each before the next."""
         while self._heap and self._heap[0][0] <= now:
             when, member_id = heapq.heappop(self._heap)
             session = self._sessions.get(member_id)
             if session is None or session.entry != when:
                 continue
             if session.ends <= now:
-                # Without an entry now: whatever renews it shall make one.
+                # It has no entry now: renew() must push one.
                 session.entry = float("inf")
                 yield member_id
             else:
@@ -84,7 +84,7 @@ class Sessions:
                 heapq.heappush(self._heap, (session.ends, member_id))
 
     def _shrink(self) -> None:
-        """Stale entries would stay until their time: half an hour, of everybody who ever came."""
+        """Rebuild the heap when it has too many stale entries, which would otherwise stay until their time."""
         if not self._sessions:
             self._heap.clear()
         elif len(self._heap) > 2 * len(self._sessions) + self.SLACK:

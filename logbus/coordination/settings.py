@@ -1,4 +1,4 @@
-"""What the broker's configuration says of groups."""
+"""Settings of groups, from the broker's configuration."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from logbus.coordination.requests import GroupSettings
 
 def classic_settings(config: ConfigView, admit: Callable[[int], None]) -> GroupSettings:
     """
-    Of groups of the classic protocol.
+    The settings of classic groups.
 
-    :param admit: counts the bytes by which what members told grows.
+    :param admit: counts bytes of memory that a group is about to take.
     """
     return GroupSettings(
         config.get(keys.GROUP_INITIAL_REBALANCE_DELAY_MS),
@@ -30,10 +30,10 @@ def consumer_settings(
     config: ConfigView, overrides: Mapping[str, str], admit: Callable[[int], None]
 ) -> ConsumerSettings:
     """
-    Of a group of the consumer protocol.
+    The settings of a group of the consumer protocol.
 
-    :param overrides: what is set for this group alone.
-    :param admit: counts the bytes by which what members told grows.
+    :param overrides: the group's dynamic settings.
+    :param admit: counts bytes of memory that the group is about to take.
     """
     own = group_config(config.get, overrides)
     return ConsumerSettings(
@@ -47,5 +47,5 @@ def consumer_settings(
 
 
 def migration_policy(config: ConfigView) -> MigrationPolicy:
-    """Which way groups may go from one protocol to the other."""
+    """The policy for migrations between the protocols."""
     return MigrationPolicy(config.get(keys.GROUP_CONSUMER_MIGRATION_POLICY))

@@ -1,8 +1,8 @@
 """
-One partition of ``__consumer_offsets`` that this broker leads, with the groups whose state is in it.
+One partition of ``__consumer_offsets`` led by this broker, with its groups (Kafka: GroupCoordinatorShard).
 
-What is appended here is in force from then on; whoever asked for it is told once it is durable. Should it get lost
-after all, the broker has lost the partition's disk, and with it the shard.
+A change takes effect when it is appended; the client is answered when it is durable. If an appended change gets lost,
+the broker has lost the partition's disk, and the shard with it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from logbus.wire.messages.group_log import OffsetCommitKey
 
 @frozen
 class Alarm:
-    """When a group is to be looked at next."""
+    """The timer for a group's next deadline."""
 
     at: float
     timer: Timer
@@ -40,10 +40,10 @@ class Shard:
     :ivar epoch: the leader epoch in which this broker took it over.
     :ivar groups: by id: all that have members, a generation, or offsets.
     :ivar offsets: by group id; none of them is empty.
-    :ivar transactions: the groups for which open transactions have committed offsets, by the id of the producer.
-    :ivar loading: the records are not all read yet: requests must be tried again.
-    :ivar when_loaded: what is to be done then, before anybody is served.
-    :ivar closed: the partition is no longer led from here.
+    :ivar transactions: the groups with pending offsets, by producer id.
+    :ivar loading: the records are still being read; clients must retry.
+    :ivar when_loaded: callbacks to run after the load, before any request is served.
+    :ivar closed: this broker no longer leads the partition.
     """
 
     number: int
@@ -59,7 +59,7 @@ class Shard:
 
     def save(self, changes: Sequence[Change], too_large: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> Deferred[None]:
         """
-        Append changes as one batch, and let what they say of offsets hold.
+        Append changes as one batch, and apply those of offsets.
 
         :return: fires when they are durable.
         :raise ApiError: see :meth:`.StateLog.append`; nothing has changed.
@@ -90,10 +90,10 @@ class Shard:
 
     def save_all(self, changes: Sequence[Change]) -> Deferred[None]:
         """
-        Append changes that need not stand together.
+        Append changes in as many batches as needed.
 
         :return: fires when all of them are durable.
-        :raise ApiError: those that were appended hold, the rest does not.
+        :raise ApiError: the changes that were appended are in effect, the others are not.
         """
         waits = []
         done = 0
@@ -105,7 +105,7 @@ class Shard:
         return gatherResults(waits, consumeErrors=True).addCallbacks(lambda _: None, _first)
 
     def apply(self, change: Change) -> None:
-        """Let a change hold, if it is one of offsets: groups look after themselves."""
+        """Apply a change of offsets; other changes are applied by the groups."""
         key, value = change
         if not isinstance(key, OffsetCommitKey):
             return
@@ -117,7 +117,7 @@ class Shard:
             del self.offsets[key.group]
 
     def apply_pending(self, producer_id: int, record_offset: int, change: Change) -> None:
-        """Let a change that a transaction made be pending. Deletions are never part of one: they hold at once."""
+        """Add a transaction's change as pending. A deletion is never part of a transaction; it is applied at once."""
         key, value = change
         if not isinstance(key, OffsetCommitKey) or value is None:
             self.apply(change)
@@ -127,10 +127,10 @@ class Shard:
 
     def complete(self, producer_id: int, committed: bool, marker_offset: int) -> list[str]:
         """
-        A producer's transaction has ended: what it committed holds, or goes.
+        Apply or drop the pending offsets of a producer's transaction, which has ended.
 
-        :param marker_offset: where it says so in the log.
-        :return: the groups concerned.
+        :param marker_offset: offset of the marker in the log.
+        :return: the affected groups.
         """
         touched = sorted(self.transactions.pop(producer_id, ()))
         for group_id in touched:
@@ -146,18 +146,18 @@ class Shard:
 
     def drop_unended(self, end: int) -> list[int]:
         """
-        Drop what is pending of transactions that are over, as far as the log knows, though no marker said so: it was
-        damaged. Nobody will ever tell how they ended, and whoever wants stable offsets would wait for good.
+        Drop the pending offsets of transactions that are over according to the log's producer state, but whose marker
+        was damaged. Their outcome cannot be known, and clients that require stable offsets would wait forever.
 
-        :param end: how far the log was read; whoever has a marker behind it is told of that yet.
-        :return: the producers concerned.
+        :param end: how far the log was read; a later marker will still be applied.
+        :return: the affected producers.
         """
         if not self.transactions:
             return []
         try:
             producers = self.log.replica.log.producers
         except (LogbusError, OSError):
-            return []  # It cannot be known now which transactions are over.
+            return []  # The producer state is not available, so it is unknown which transactions are over.
         found = []
         for producer_id, groups in list(self.transactions.items()):
             entry = producers.get(producer_id)
@@ -178,7 +178,7 @@ class Shard:
 
 
 def _first(failure: Failure) -> Failure:
-    """What failed first of several."""
+    """The first failure of several."""
     failure.trap(FirstError)
     found: Failure = failure.value.subFailure  # type: ignore[union-attr]
     return found

@@ -1,7 +1,6 @@
 """
-One partition of an internal topic, as its coordinator uses it: changes go in, and come back after a start.
-
-What the records mean is the coordinator's affair: here they are keys and values.
+Appends a coordinator's records to one partition of an internal topic, and reads them back (Kafka: PartitionWriter and
+CoordinatorLoader). The records are opaque keys and values here.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from logbus.records.compression import Codec
 KeyAndValue = tuple[bytes, bytes | None]
 
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-#: What is wrong with a producer, or its transaction: it must hear that as it is.
+#: Errors of a producer or its transaction, which are returned unchanged.
 _OF_PRODUCERS = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
 
 
@@ -47,7 +46,7 @@ class StateLog:
 
     @property
     def end_offset(self) -> int:
-        """Where the next record goes."""
+        """Offset of the next record."""
         return self.replica.log.log_end_offset
 
     def append(
@@ -56,12 +55,12 @@ class StateLog:
         """
         Append records as one batch, now.
 
-        :param too_large: what to say when one batch cannot hold them.
-        :param producer: they are part of the transaction that it has open.
+        :param too_large: the error if the records do not fit into one batch.
+        :param producer: the records are part of its open transaction.
         :return: fires when they are durable on all in-sync replicas.
-        :raise ApiError: they were not appended: ``too_large``, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE; of a
-            producer's, INVALID_PRODUCER_EPOCH. The Deferred fails with NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE: it
-            is not known then whether the records will last.
+        :raise ApiError: they were not appended: ``too_large``, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE; with
+            ``producer``, INVALID_PRODUCER_EPOCH. The Deferred fails with NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE:
+            then it is unknown whether the records will be kept.
         """
         now_ms = self.wall_ms()
         builder = BatchBuilder(self.codec())
@@ -71,10 +70,10 @@ class StateLog:
 
     def append_all(self, records: Sequence[KeyAndValue]) -> Iterator[tuple[Sequence[KeyAndValue], Deferred[None]]]:
         """
-        Append records that need not stand together, in as many batches as they take.
+        Append records in as many batches as needed.
 
-        :return: lazily, what went into each batch, and when it is durable.
-        :raise ApiError: as :meth:`append`: what was not given yet is not appended.
+        :return: lazily, the records of each batch, and a Deferred that fires when it is durable.
+        :raise ApiError: as :meth:`append`; records that were not yielded are not appended.
         """
         limit = self.replica.log.config.max_message_bytes
         start = 0
@@ -103,7 +102,7 @@ class StateLog:
         return self.durable(too_large)
 
     def durable(self, too_large: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> Deferred[None]:
-        """Fires when all that was appended so far is durable; fails as that of :meth:`append`."""
+        """Fires when everything appended so far is durable; fails as that of :meth:`append`."""
         try:
             durable = self.replica.durable()
         except (ApiError, StorageError) as e:
@@ -124,13 +123,13 @@ class StateLog:
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{name} was not durable after {seconds:g} s")
 
     def _refusal(self, error: BaseException, too_large: ErrorCode) -> ApiError:
-        """What a client of the coordinator is told when its change could not be written."""
+        """The error for a client whose change could not be written."""
         code = error.code if isinstance(error, ApiError) else ErrorCode.KAFKA_STORAGE_ERROR
         if code in _TOO_LARGE:
             return ApiError(too_large, str(error))
         if code in _OF_PRODUCERS:
             return ApiError(code, str(error))
-        # As long as the partition is led from here, there is no other coordinator to look for.
+        # While this broker leads the partition, there is no other coordinator to find.
         leads = self.replica.partition.is_leader and not isinstance(error, StorageError)
         return ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE if leads else ErrorCode.NOT_COORDINATOR, str(error))
 
@@ -144,14 +143,13 @@ class StateLog:
         transactions: Transactions | None = None,
     ) -> Loaded:
         """
-        Read everything that is in the log now, oldest first, with turns for the reactor in between.
+        Read all records that are in the log now, oldest first, in slices between which the reactor runs.
 
-        What is damaged is passed over with a line in the log, and so is what ``apply`` cannot understand: one bad
-        record must not cost the state of all others.
+        Damaged data, and records that ``apply`` cannot decode, are logged and skipped, so that one bad record does not
+        cost the state of all others.
 
         :param slice_bytes: how much is read at a time.
-        :param wanted: asked at every turn; False calls it off.
-        :param transactions: takes in what transactions wrote, instead of ``apply``, and how they ended; None: this log
-            has none.
+        :param wanted: called at every turn; False cancels the load.
+        :param transactions: applies transactional records, instead of ``apply``, and markers; None: this log has none.
         """
         return await LogReading(self.replica, self.clock, apply, transactions).read(slice_bytes, wanted)

@@ -1,5 +1,5 @@
 """
-The states of a classic group, and the moves between them: one table, on which the code runs. Pure.
+The states of a classic group and the transitions between them, as a table (Kafka: ClassicGroupState). Pure.
 
 ``docs/ext/moves.py`` draws the diagram of the documentation from :data:`MOVES`.
 """
@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 
 class GroupState(Enum):
-    """Where a classic group is, as DescribeGroups and ListGroups spell it."""
+    """The state of a classic group, as DescribeGroups and ListGroups name it."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -22,18 +22,18 @@ class GroupState(Enum):
 
 
 class Event(Enum):
-    """What moves a group, in the words of the diagram."""
+    """An event that changes a group's state, with its label in the diagram."""
 
     LOADED = "read back from the log with members"
-    REBALANCE = "a member comes, goes, or wants something else"
-    JOINED = "all members joined, or time is up"
-    DESERTED = "nobody is left to join"
+    REBALANCE = "a member joins, leaves, or changes its protocols"
+    JOINED = "all members have joined, or the rebalance timeout is over"
+    DESERTED = "no member is left"
     ASSIGNED = "the leader's assignment is stored"
     RESIGNED = "another broker takes over, or the group is deleted"
 
 
 class IllegalMove(Exception):
-    """An event that cannot happen in a state: a bug of ours, never a client's fault."""
+    """An event that is not possible in a state: a bug of the broker, never a client's fault."""
 
 
 def _moves(
@@ -68,7 +68,7 @@ MOVES = _moves(
         },
     }
 )
-"""Where each event leads from each state."""
+"""The next state, by state and event."""
 
 
 def moved(state: GroupState, event: Event) -> GroupState:

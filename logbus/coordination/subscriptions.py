@@ -1,8 +1,8 @@
 """
-Which topics the members of a group read, as far as the coordinator can know. Pure.
+The topics that the members of a classic group are subscribed to, as far as their metadata can be decoded. Pure.
 
-What members tell their leader is their own affair; but consumers tell it in a form that is known, and as long as a
-topic is read its offsets must not go.
+Members' metadata is opaque to the broker, except for that of consumers, which has a known format (Kafka:
+ConsumerProtocol). The topics are needed because the offsets of a topic that is being read must not expire.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE, ConsumerProtoc
 from logbus.wire.schema import decode
 
 Topics = frozenset[str] | None
-"""Topics that are read; None: it cannot be known, so it may be any."""
+"""Topics that are read; None: unknown, so any topic may be read."""
 
 _VERSION = struct.Struct(">h")
 
 
 def subscribed_topics(protocol_type: str, protocol: str | None, members: Iterable[Member]) -> Topics:
-    """All topics that the members are subscribed to by what they say to a leader that assigns by ``protocol``."""
+    """All topics that the members are subscribed to, according to their metadata for ``protocol``."""
     if protocol_type != PROTOCOL_TYPE:
         return None
     topics: set[str] = set()
@@ -35,7 +35,7 @@ def subscribed_topics(protocol_type: str, protocol: str | None, members: Iterabl
 
 
 def _topics(metadata: bytes) -> Iterable[str]:
-    """Every version begins with what version 0 has; so subscriptions of consumers to come can be read, too."""
+    """Decode as version 0, with which every version begins, so that future versions can be read, too."""
     if len(metadata) < _VERSION.size or _VERSION.unpack_from(metadata)[0] < 0:
         raise DecodeError("a subscription begins with its version")
     subscription, _ = decode(ConsumerProtocolSubscription, 0, metadata, _VERSION.size)

@@ -1,5 +1,5 @@
 """
-The cluster's topics as groups of the consumer protocol look at them.
+The cluster's topics for groups of the consumer protocol, from the cluster's metadata.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from logbus.coordination.consumer.topics import Topic
 @define(eq=False)
 class MetadataTopics:
     """
-    What the metadata says of topics, with a version of its own: most changes of the metadata are elections, and
-    nothing that a group would have to look at.
+    The topics in the metadata, with a version that changes only when topics or partition counts do: most changes of the
+    metadata are leader elections, which do not matter to assignments.
 
-    A change of the metadata costs one look at each topic, once, however many groups there are.
+    A change of the metadata costs one pass over all topics, however many groups there are.
     """
 
     _metadata: ClusterMetadata

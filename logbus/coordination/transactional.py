@@ -1,5 +1,5 @@
 """
-Commits that are part of a transaction (KIP-98, KIP-447): who may, and how the group's partition takes part.
+TxnOffsetCommit (KIP-98, KIP-447): checks the member, adds or verifies the group's partition, and appends the offsets.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from logbus.model import TopicPartition
 #: The first version of TxnOffsetCommit that adds the group's partition to the transaction by itself (KIP-890).
 ADDING_VERSION = 5
 
-#: What the coordinator of the transaction could not say, for whatever reason: the client asks again.
+#: Errors without an answer from the transaction's coordinator: the client retries.
 _UNSAID = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_COORDINATOR})
 
 
 @frozen
 class TransactionalCommitter:
     """
-    Who commits in a transaction.
+    The sender of a TxnOffsetCommit.
 
-    :ivar member_id: empty for a consumer that is no member, or of which the producer knows nothing.
-    :ivar epoch: the generation, or the member epoch; −1 like that.
+    :ivar member_id: empty for a consumer that is not a member, or that the producer does not know.
+    :ivar epoch: the generation, or the member epoch; −1 in the same cases.
     :ivar version: of the request.
     """
 
@@ -45,18 +45,18 @@ class TransactionalCommitter:
 
     @property
     def adds(self) -> bool:
-        """Whether the group's partition takes part by this; otherwise it was added before (AddOffsetsToTxn)."""
+        """Whether this request adds the group's partition; otherwise AddOffsetsToTxn has added it before."""
         return self.version >= ADDING_VERSION
 
 
 @define(eq=False)
 class TransactionalCommits:
     """
-    Takes what groups commit in transactions.
+    Commits offsets in transactions.
 
-    :param verifies: whether also partitions are asked about that the producer adds itself
+    :param verifies: whether partitions that the producer has added itself are verified
         (``transaction.partition.verification.enable``).
-    :param backoff: how the transaction's coordinator is asked again while it ends the producer's last transaction.
+    :param backoff: for retries while the coordinator completes the producer's last transaction.
     """
 
     _coordinator: GroupCoordinator
@@ -68,29 +68,28 @@ class TransactionalCommits:
         self, committer: TransactionalCommitter, offsets: Sequence[tuple[TopicPartition, CommittedOffset]]
     ) -> None:
         """
-        Commit offsets, all or none; done when they are durable, and pending until the transaction ends.
+        Commit offsets, all or none; done when they are durable. They are pending until the transaction ends.
 
-        A group that is not there is made, if the committer claims to be no member of it.
+        A group that does not exist is created if the committer is not a member.
 
         :raise ApiError: nothing changed: as :meth:`.GroupCoordinator.shard_of`, :meth:`.Group.check_commit`,
             :meth:`.TransactionParticipation.take_part` and :meth:`.StateLog.append`; ILLEGAL_GENERATION instead of
-            STALE_MEMBER_EPOCH, COORDINATOR_NOT_AVAILABLE when the transaction's coordinator could not be asked,
-            INVALID_COMMIT_OFFSET_SIZE: more than one batch can
-            hold.
+            STALE_MEMBER_EPOCH, COORDINATOR_NOT_AVAILABLE when the transaction's coordinator could not be reached,
+            INVALID_COMMIT_OFFSET_SIZE: more than one batch can hold.
         """
         shard = self._coordinator.shard_of(committer.group_id)
         producers = shard.log.replica.log.producers
         producer_id, epoch = committer.producer
         if not producers.open_transaction(producer_id, epoch) and (committer.adds or self._verifies()):
             marker = None
-            # An answer does not count if a marker came meanwhile: it may be about a transaction that is over.
+            # If a marker was written meanwhile, the answer may be about a transaction that is over: ask again.
             while marker != producers.last_marker_offset(producer_id):
                 marker = producers.last_marker_offset(producer_id)
                 await self._take_part(shard, committer)
                 if self._coordinator.shard_of(committer.group_id) is not shard:
                     raise ApiError(ErrorCode.NOT_COORDINATOR, "the group was led by another broker meanwhile")
         if producer_id in shard.transactions and not producers.open_transaction(producer_id, epoch):
-            # What is pending would be mixed with what comes now.
+            # Otherwise these offsets would be mixed with the pending ones.
             raise ApiError(
                 ErrorCode.CONCURRENT_TRANSACTIONS,
                 f"the end of the last transaction of {committer.transactional_id!r} is not durable yet",
@@ -138,7 +137,7 @@ class TransactionalCommits:
             )
         except ApiError as e:
             if e.code is ErrorCode.STALE_MEMBER_EPOCH:
-                # Producers do not know that word.
+                # Producers do not know that error.
                 raise ApiError(ErrorCode.ILLEGAL_GENERATION, e.message) from e
             raise
         finally:

@@ -1,5 +1,6 @@
 """
-What makes groups and their offsets go: age, the end of a topic, and demand.
+Removes groups and committed offsets: on expiration, when a topic is deleted, and on request (Kafka:
+cleanupExpiredOffsets, DeleteGroups, OffsetDelete).
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from logbus.model import TopicPartition
 from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
 
 OFFSETS_A_GROUP = 50
-"""How many offsets cost about as much to look at as a group itself."""
+"""Number of offsets that take about as long to check as a group itself."""
 
 
 @define(eq=False)
 class Upkeep:
     """
-    Looks for stale offsets every ``offsets.retention.check.interval.ms``, and forgets those of deleted topics.
+    Expires offsets every ``offsets.retention.check.interval.ms``, and removes those of deleted topics.
     """
 
     coordinator: GroupCoordinator
@@ -41,23 +42,23 @@ class Upkeep:
     _log = Logger()
 
     def start(self) -> None:
-        """Begin the rounds."""
+        """Schedule the first check."""
         interval_ms = self.coordinator.config.get(keys.OFFSETS_RETENTION_CHECK_INTERVAL_MS)
         self._next = self.coordinator.clock.callLater(interval_ms / 1000, self._begin)
 
     def stop(self) -> None:
-        """End them."""
+        """Stop the checks."""
         self._stopped = True
         if self._next is not None and self._next.active():
             self._next.cancel()
 
     def _begin(self) -> None:
         self._round = Deferred.fromCoroutine(self.expire())
-        self._round.addErrback(lambda failure: self._log.failure("the look for stale offsets failed", failure))
+        self._round.addErrback(lambda failure: self._log.failure("the check for expired offsets failed", failure))
         self._round.addCallback(lambda _: None if self._stopped else self.start())
 
     async def expire(self) -> None:
-        """Forget what is too old, with turns for the reactor in between."""
+        """Remove expired offsets and empty groups, in slices between which the reactor runs."""
         left = GROUPS_A_TURN
         gone = 0
         before = self.coordinator.metrics.expired
@@ -71,7 +72,7 @@ class Upkeep:
                 try:
                     gone += self._expire(shard, group)
                 except ApiError as error:
-                    # It would be so for all others here: the next round tries again.
+                    # It would fail for all groups of this shard: the next check tries again.
                     self._log.warn(
                         "offsets of group {group} cannot be expired: {error}",
                         group=named(group_id),
@@ -85,17 +86,17 @@ class Upkeep:
         expired = self.coordinator.metrics.expired - before
         if expired or gone:
             self._log.info(
-                "{count} committed offsets were too old and are forgotten, and {groups} groups without any",
+                "{count} committed offsets have expired; {groups} groups without offsets were removed",
                 count=expired,
                 groups=gone,
             )
 
     def _expire(self, shard: Shard, group: Group) -> bool:
         """
-        Forget what is too old of one group, and the group if nothing is left.
+        Remove the expired offsets of one group, and the group if nothing is left.
 
-        :return: whether nothing was left.
-        :raise ApiError: not everything could be forgotten.
+        :return: whether the group was removed.
+        :raise ApiError: not everything could be removed.
         """
         coordinator = self.coordinator
         group_id = group.group_id
@@ -105,7 +106,7 @@ class Upkeep:
             retention_ms = coordinator.config.get(keys.OFFSETS_RETENTION_MINUTES) * 60_000
             changes += offsets.tombstones(list(offsets.expired(group, coordinator.wall_ms(), retention_ms)))
         expired = len(changes)
-        # A deadline says that somebody is about to become a member.
+        # A group with a deadline has a member about to join.
         over = group.is_empty and group.deadline is None and (offsets is None or offsets.would_be_empty(expired))
         if over:
             changes += group.tombstones()
@@ -117,7 +118,7 @@ class Upkeep:
         return over
 
     def forget_topics(self, topics: Sequence[str]) -> None:
-        """Topics were deleted: nobody can read on where they were. For :meth:`.ClusterMetadata.when_removed`."""
+        """Remove the offsets of deleted topics. For :meth:`.ClusterMetadata.when_removed`."""
         gone = frozenset(topics)
         for shard in list(self.coordinator.shards.values()):
             if shard.loading:
@@ -133,7 +134,7 @@ class Upkeep:
             return
         touched = {change[0].group for change in changes}
         self._log.info(
-            "{count} offsets of {groups} groups go with topics {topics}",
+            "removing {count} offsets of {groups} groups with the deleted topics {topics}",
             count=len(changes),
             groups=len(touched),
             topics=", ".join(sorted({change[0].topic for change in changes})),
@@ -141,7 +142,7 @@ class Upkeep:
         try:
             self._watch("deleted topics", shard.save_all(changes))
         except ApiError as error:
-            self._log.warn("offsets of deleted topics cannot be forgotten: {error}", error=error.message)
+            self._log.warn("offsets of deleted topics cannot be removed: {error}", error=error.message)
         for group_id in touched:
             group = shard.groups.get(group_id)
             if group is not None:
@@ -150,16 +151,16 @@ class Upkeep:
     def _watch(self, what: str, durable: Deferred[None]) -> None:
         def failed(failure: Failure) -> None:
             self._log.warn(
-                "what was forgotten of {what} may come back: {error}", what=what, error=failure.getErrorMessage()
+                "removed offsets ({what}) may come back: {error}", what=what, error=failure.getErrorMessage()
             )
 
         durable.addErrback(failed)
 
-    # On demand.
+    # On request.
 
     async def delete_group(self, group_id: str) -> None:
         """
-        Forget a group and its offsets; done when that is durable.
+        Delete a group and its offsets; done when that is durable.
 
         :raise ApiError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, and as :meth:`.GroupCoordinator.shard_of`.
         """
@@ -179,10 +180,10 @@ class Upkeep:
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         """
-        Forget what a group committed for some partitions; done when that is durable. What is not there is forgotten.
+        Delete a group's offsets of some partitions; done when that is durable. A missing offset is no error.
 
-        :return: what became of each: NONE, or GROUP_SUBSCRIBED_TO_TOPIC: members may be reading it.
-        :raise ApiError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (its members' protocol says nothing of topics), and as
+        :return: for each partition NONE, or GROUP_SUBSCRIBED_TO_TOPIC: members may be reading it.
+        :raise ApiError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (the topics of its members are unknown), and as
             :meth:`.GroupCoordinator.shard_of`.
         """
         shard = self.coordinator.shard_of(group_id)
@@ -192,7 +193,7 @@ class Upkeep:
         if not group.is_empty and group.protocol_type != PROTOCOL_TYPE:
             raise ApiError(
                 ErrorCode.NON_EMPTY_GROUP,
-                f"group {group_id!r} has members of the protocol {group.protocol_type!r}: what they read is not known",
+                f"group {group_id!r} has members of the protocol {group.protocol_type!r}: their topics are not known",
             )
         outcomes: dict[TopicPartition, ErrorCode] = {}
         for partition in partitions:
@@ -201,6 +202,6 @@ class Upkeep:
         offsets = shard.offsets.get(group_id)
         if offsets is not None:
             free = [partition for partition, code in outcomes.items() if code is ErrorCode.NONE]
-            # The group stays, even without offsets, until the next round of expiry: tools delete it right afterwards.
+            # The group stays, even without offsets, until the next check: tools delete it right afterwards.
             await shard.save_all(offsets.tombstones(free))
         return outcomes

@@ -87,11 +87,11 @@ class NewsTests(ConsumerGroupCase):
         self.assertLess(len(line), 200)
 
     def test_age(self) -> None:
-        """How much was forgotten for its age, in one line however many groups there are."""
+        """One line reports all expired offsets, whatever the number of groups."""
         for number in range(3):
             commit(self.client, {("t", 0): 1, ("t", 1): 2}, f"g{number}")
         with logged() as lines:
             for _ in range(DAY_S // 60 + 11):
                 self.client.turn(60)
-        told = [line for line in lines if "too old" in line]
-        self.assertEqual(told, ["6 committed offsets were too old and are forgotten, and 3 groups without any"])
+        told = [line for line in lines if "expired" in line]
+        self.assertEqual(told, ["6 committed offsets have expired; 3 groups without offsets were removed"])

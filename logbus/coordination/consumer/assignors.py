@@ -1,8 +1,8 @@
 """
-Who is to read what: the assignors of the server (KIP-848), by name.
+The server-side assignors ``uniform`` and ``range`` (KIP-848; Kafka: UniformAssignor, RangeAssignor).
 
-An assignor takes what each member wants and has, and gives every partition of every wanted topic to exactly one of
-the members that want the topic. The same input gives the same output, on any broker.
+An assignor takes each member's subscription and present target, and assigns every partition of every subscribed topic
+to exactly one of the members subscribed to it. The result depends on the input only, so every broker computes the same.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from logbus.coordination.consumer.partitions import NOTHING, Partitions, TopicId
 from logbus.coordination.consumer.uniform import Shares, share_by_wish, share_equally
 
 Wishes = Mapping[str, frozenset[TopicId]]
-"""The topics each member wants, all of which exist. The order of the members is part of the input."""
+"""The topics that each member is subscribed to, all of which exist. The order of the members is part of the input."""
 
 Assignor = Callable[[Wishes, Mapping[TopicId, int], Mapping[str, Partitions]], dict[str, Partitions]]
-"""Takes wishes, the number of partitions of each topic, and targets as they are; gives targets as they are to be."""
+"""Takes subscriptions, the number of partitions of each topic, and the present targets; returns the new targets."""
 
 
 def uniform(wishes: Wishes, topics: Mapping[TopicId, int], targets: Mapping[str, Partitions]) -> dict[str, Partitions]:
-    """Equal shares, with as little movement as possible: see :mod:`logbus.coordination.consumer.uniform`."""
+    """Assign equal shares, and move few partitions: see :mod:`logbus.coordination.consumer.uniform`."""
     order = list(wishes)
     wanted_by = _wanted_by(wishes)
     kept: Shares = {member: [] for member in order}
@@ -46,10 +46,10 @@ def uniform(wishes: Wishes, topics: Mapping[TopicId, int], targets: Mapping[str,
 
 def ranges(wishes: Wishes, topics: Mapping[TopicId, int], targets: Mapping[str, Partitions]) -> dict[str, Partitions]:
     """
-    Of each topic a contiguous range to each member that wants it, the first ones one more where it does not come out.
+    Assign a contiguous range of each topic's partitions to each of its members; if uneven, the first get one more.
 
-    Topics with as many partitions and the same members are cut the same way, so that who joins streams by key has the
-    same partition of both. What members have is not looked at.
+    Topics with equal partition counts and members are divided in the same way, which co-partitions them for joins by
+    key. The present targets are ignored.
     """
     shares: dict[str, dict[TopicId, frozenset[int]]] = {member: {} for member in wishes}
     for topic_id, members in _wanted_by(wishes).items():

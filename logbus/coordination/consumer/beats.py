@@ -1,4 +1,4 @@
-"""A heartbeat, its answer, and what is wrong with one before the group is looked at."""
+"""ConsumerGroupHeartbeat as a value, its response, and the validation that does not depend on the group. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from logbus.errors import ApiError, ErrorCode
 @frozen
 class Beat:
     """
-    ConsumerGroupHeartbeat. None, and −1 for the timeout, stand for "as before".
+    A ConsumerGroupHeartbeat request. None, and −1 for the timeout, mean "unchanged".
 
-    :ivar epoch: 0 to join, −1 to leave, −2 to leave for a while, else the epoch the member has reached.
-    :ivar regex: an empty one ends the subscription to the one before.
-    :ivar owned: the partitions the member may be reading.
-    :ivar requires_member_id: members make their own ids (KIP-1082): from version 1.
+    :ivar epoch: 0 to join, −1 to leave, −2 to leave temporarily, else the member's epoch.
+    :ivar regex: an empty string removes the subscription to a regular expression.
+    :ivar owned: the partitions that the member may be reading.
+    :ivar requires_member_id: whether members generate their own ids (KIP-1082), from version 1 on.
     """
 
     member_id: str
@@ -37,7 +37,7 @@ class Beat:
 
     @property
     def is_full(self) -> bool:
-        """Whether the member says all about itself, because it joins or missed an answer: it is told all, too."""
+        """Whether all fields are set, since the member joins or missed a response; then the response is full, too."""
         if self.epoch == JOINING:
             return True
         subscribed = self.topics is not None or self.regex is not None
@@ -47,9 +47,9 @@ class Beat:
 @frozen
 class BeatResult:
     """
-    The answer to a :class:`Beat`.
+    A ConsumerGroupHeartbeat response.
 
-    :ivar assignment: what the member may read from now on; None: as before.
+    :ivar assignment: the partitions that the member may read from now on; None: unchanged.
     """
 
     member_id: str
@@ -59,12 +59,12 @@ class BeatResult:
 
 
 MOST_TOPICS = 10_000
-"""Topics that a member may name: the group looks at all of them whenever somebody's subscription changes."""
+"""Limit of the topics that a member may name: all of them are checked whenever a subscription changes."""
 
 
 def check_beat(beat: Beat) -> None:
     """
-    Refuse a heartbeat that no group could answer.
+    Refuse a heartbeat that is invalid for any group.
 
     :raise ApiError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION.
     """

@@ -1,9 +1,9 @@
 """
-Members of a consumer group that still speak the classic protocol (KIP-848, "Online migration").
+Serves members of a consumer group that still use the classic protocol (KIP-848, "Online migration").
 
-The coordinator assigns, for them as for the others: nobody leads. A member is told to join again by the error of its
-heartbeat, whenever there is a step to be taken; JoinGroup takes the step, SyncGroup tells what the member has then.
-Its generation is its member epoch.
+The coordinator assigns their partitions, too; there is no leader. When a member has a reconciliation step to take, the
+error of its heartbeat makes it join again: JoinGroup takes the step, and SyncGroup returns the assignment. The member's
+generation is its member epoch.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 @define(eq=False)
 class ClassicMembers:
-    """The classic side of a consumer group; the methods are those of a :class:`.ClassicGroup`."""
+    """The classic protocol's view of a consumer group; the methods are those of a :class:`.ClassicGroup`."""
 
     group: ConsumerGroup
 
     def join(self, now: float, joining: Joining, reply: JoinReply) -> None:
-        """JoinGroup: answered as soon as what changes is durable."""
+        """JoinGroup: answered when the changes are durable."""
         try:
             self._join(now, joining, reply)
         except ApiError as e:
@@ -75,7 +75,7 @@ class ClassicMembers:
                 classic=ClassicProtocols(joining.session_timeout_ms, joining.protocols),
             )
             group.update(now, wants, member, settings.admit)
-            # What it does not name it has given up; one that gives up everything before it joins names nothing.
+            # The member has revoked partitions that it does not name; eager clients revoke all before they join.
             position = group.advance(now, member_id, by_id(subscription.owned_partitions, group.topics))
         group.heard(now, member_id)
         group.ask(now, member_id)
@@ -103,7 +103,7 @@ class ClassicMembers:
             if syncing.protocol_type not in (None, PROTOCOL_TYPE) or syncing.protocol not in (None, protocols[0][0]):
                 raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             position = self.group.ledger.position(member.member_id)
-            # One that is to give up partitions has to learn that first; then it joins again of its own accord.
+            # A member that must revoke partitions has to learn that first; then it joins again by itself.
             behind = position.epoch < (self.group.ledger.epoch or 0)
             if behind and position.state is not MemberState.UNREVOKED_PARTITIONS:
                 raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -116,7 +116,7 @@ class ClassicMembers:
         reply(SyncResult(ErrorCode.NONE, syncing.protocol_type, syncing.protocol, assignment))
 
     def heartbeat(self, now: float, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Heartbeat: REBALANCE_IN_PROGRESS if the member is to join again."""
+        """Heartbeat: REBALANCE_IN_PROGRESS if the member must join again."""
         try:
             member = self._find(member_id, instance_id, generation)
         except ApiError as e:
@@ -139,7 +139,7 @@ class ClassicMembers:
         return all(ledger.is_free(*partition) for partition in pairs(missing))
 
     def leave(self, now: float, leavings: Sequence[Leaving]) -> list[ErrorCode]:
-        """LeaveGroup: what became of each. A static member, of either protocol, may be removed by its instance id."""
+        """LeaveGroup: an error code for each. A static member of either protocol may be removed by its instance id."""
         group, ledger = self.group, self.group.ledger
         codes: list[ErrorCode] = []
         gone: list[str] = []

@@ -1,8 +1,8 @@
 """
-Until when each member is to be heard of, and to have done what it was asked to do.
+Session timeouts and revocation (rebalance) timeouts of the members of a consumer group. Pure.
 
-Most deadlines are put off before they come, at each heartbeat: that costs one entry of a dictionary. The next one of
-all is found out when the earliest that was ever set is reached.
+Most deadlines are moved by each heartbeat before they are reached; that costs one assignment in a dictionary. When the
+earliest deadline is reached, a scan over all members finds the next one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Deadlines:
     """
     Times in the seconds of the clock, by member id.
 
-    :ivar next: when :meth:`due` is to be asked; may be early, never late.
+    :ivar next: when to call :meth:`due` next; may be early, never late.
     """
 
     next: float | None = field(default=None, init=False)
@@ -25,25 +25,25 @@ class Deadlines:
     _tasks: dict[str, float] = field(factory=dict, init=False)
 
     def heard(self, member_id: str, until: float) -> None:
-        """A member was heard of: its session lasts until then."""
+        """Renew a member's session."""
         self._sessions[member_id] = until
         self._earliest(until)
 
     def ask(self, member_id: str, until: float) -> None:
-        """A member was asked for something, and has until then; what it was asked before does not count any more."""
+        """Set the deadline for a member's pending step; it replaces an earlier one."""
         self._tasks[member_id] = until
         self._earliest(until)
 
     def is_asked(self, member_id: str) -> bool:
-        """Whether something is awaited of a member."""
+        """Whether a member has a pending step."""
         return member_id in self._tasks
 
     def done(self, member_id: str) -> None:
-        """A member did what it was asked, or need not any more."""
+        """Clear the deadline of a member's step."""
         self._tasks.pop(member_id, None)
 
     def forget(self, member_ids: Iterable[str]) -> None:
-        """Members are gone for good; once all are, nothing is to be waited for."""
+        """Drop members that were removed."""
         for member_id in member_ids:
             self._sessions.pop(member_id, None)
             self._tasks.pop(member_id, None)
@@ -52,9 +52,9 @@ class Deadlines:
 
     def due(self, now: float, members: Container[str]) -> list[str]:
         """
-        The members that are late, each once; who is no member any more is forgotten.
+        The members that missed a deadline, each once. Entries of former members are dropped.
 
-        They must be removed, or given more time: nothing else brings them up again in time.
+        The caller must remove them or renew their deadlines, since :attr:`next` does not include them any more.
         """
         late: dict[str, None] = {}
         self.next = None

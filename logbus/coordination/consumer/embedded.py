@@ -1,5 +1,6 @@
 """
-What consumers of the classic protocol embed in JoinGroup and SyncGroup: a group of both protocols reads and writes it.
+Encodes and decodes the subscriptions and assignments that consumers of the classic protocol embed in JoinGroup and
+SyncGroup (Kafka: ConsumerProtocol), for groups with members of both protocols.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _VERSION = struct.Struct(">h")
 
 def version_of(data: bytes) -> int:
     """
-    The newest version that both the writer of ``data`` and we know: each one begins with what the one before has.
+    The newest version that both the writer of ``data`` and this broker know; each version extends the one before.
 
     :raise DecodeError: the data does not begin with a version.
     """
@@ -34,18 +35,18 @@ def version_of(data: bytes) -> int:
 
 def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
     """
-    What a member wants.
+    Decode a member's subscription.
 
-    :raise DecodeError: it is none of the consumer protocol.
+    :raise DecodeError: it is not in the format of the consumer protocol.
     """
     return decode(ConsumerProtocolSubscription, version_of(data), data, _VERSION.size)[0]
 
 
 def read_assignment(data: bytes, topics: TopicsView) -> Partitions:
     """
-    What a member was assigned, of the partitions that exist; nothing of no bytes, which is how nothing is said, too.
+    Decode a member's assignment, without partitions that do not exist; no bytes mean no partitions.
 
-    :raise DecodeError: it is none of the consumer protocol.
+    :raise DecodeError: it is not in the format of the consumer protocol.
     """
     if not data:
         return {}
@@ -55,14 +56,14 @@ def read_assignment(data: bytes, topics: TopicsView) -> Partitions:
 
 
 def write_assignment(partitions: Partitions, topics: TopicsView, version: int) -> bytes:
-    """Partitions of the topics that exist, as a member reads them that knows ``version``."""
+    """Encode an assignment in a member's version, without topics that do not exist."""
     named = sorted((topics.name(topic_id) or "", sorted(numbers)) for topic_id, numbers in partitions.items())
     assigned = [TopicPartitions(topic=name, partitions=numbers) for name, numbers in named if name]
     return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=assigned), version)
 
 
 def by_id(named: Iterable[TopicPartitions], topics: TopicsView) -> Partitions:
-    """Partitions given by the names of their topics, those of them that exist."""
+    """Partitions by topic id instead of topic name, without those that do not exist."""
     found = []
     for one in named:
         topic = topics.topic(one.topic)

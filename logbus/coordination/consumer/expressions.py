@@ -1,8 +1,8 @@
 """
-Regular expressions of clients, matched in linear time (RE2): a hostile one costs no more than a plain one.
+Compiles and matches clients' regular expressions in linear time (RE2), so that a hostile one is not expensive.
 
-The engine is imported when the first expression comes. It takes UTF-8 and Perl's classes, and no back references nor
-look-around; so do Kafka's brokers, which document the same syntax (KIP-848).
+The engine is imported on first use. It supports UTF-8 and Perl's character classes, but no back references or
+look-around; this is the syntax that Kafka documents (KIP-848).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from functools import lru_cache
 from logbus.errors import ApiError, ErrorCode
 
 LONGEST = 2048
-"""Characters of an expression: it is kept in a record, and reading it may take 20 µs for each of them."""
+"""Length limit of an expression: it is stored in a record, and compiling it may take 20 µs for each character."""
 
 MEMORY = 512 * 1024
-"""Bytes that a compiled expression may take: large ones take milliseconds to compile, and as long to match a name."""
+"""Memory limit of a compiled expression, in bytes: large ones take milliseconds to compile or to match a name."""
 
 Matches = Callable[[str], bool]
 
@@ -24,7 +24,7 @@ Matches = Callable[[str], bool]
 @lru_cache(maxsize=64)
 def compiled(expression: str) -> Matches:
     """
-    A test whether a whole name matches.
+    Compile an expression to a predicate that tests whether a whole name matches.
 
     :raise ApiError: INVALID_REGULAR_EXPRESSION: it does not compile, or the engine is not installed.
     """
@@ -50,7 +50,7 @@ def compiled(expression: str) -> Matches:
 
 def matching(expression: str, names: Iterable[str]) -> frozenset[str]:
     """
-    The names that an expression matches wholly; about 2 µs a name, at worst some 100.
+    The names that an expression matches entirely. A match takes about 2 µs, at worst about 100 µs.
 
     :raise ApiError: see :func:`compiled`.
     """

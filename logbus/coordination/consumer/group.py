@@ -1,10 +1,11 @@
 """
-A group of the consumer protocol (KIP-848).
+A group of the consumer protocol (KIP-848; Kafka: ConsumerGroup). Pure.
 
-Three epochs keep everybody apart who should not meet. The *group's* grows when members, subscriptions or topics
-change. *Targets* are then made, and carry the epoch they were made for. Each *member* is moved towards its target at
-its own heartbeats, and has reached an epoch when it has given up what that demands; its commits carry the epoch, so
-that those of a past one are refused. See :mod:`~logbus.coordination.consumer.reconciliation` for the way there.
+It has three kinds of epochs. The *group epoch* grows when members, subscriptions or topics change. The *target
+assignment* is then computed, and carries the group epoch that it was computed for. Each *member* moves towards its
+target by its own heartbeats, and reaches an epoch when it has revoked the partitions that this requires. Commits carry
+the member's epoch, so that those of an earlier one are refused. See
+:mod:`~logbus.coordination.consumer.reconciliation`.
 """
 
 from __future__ import annotations
@@ -33,26 +34,26 @@ OFFSET_COMMIT_WITH_EPOCH = 9
 """The first version of OffsetCommit that carries a member's epoch."""
 
 RETRY_S = 1.0
-"""When a late member is looked at again whose removal could not be recorded."""
+"""Delay before the removal of a late member is retried, if its record could not be written."""
 
 Save = Callable[[Sequence[Change], Callable[[ApiError | None], None]], None]
 """
-Appends records as one batch; raises ApiError if it cannot. Its second argument is called once, now or later, when it is
-known whether they will last: with None, or with the error.
+Appends records as one batch; raises ApiError if it cannot. Its second argument is called once, at once or later: with
+None when the records are durable, else with the error.
 """
 
 
 @frozen
 class ConsumerSettings:
     """
-    What the broker's configuration says of groups of the consumer protocol.
+    The broker's settings for a group of the consumer protocol.
 
     :ivar session_timeout_ms: how long a member may be silent.
-    :ivar heartbeat_interval_ms: how often members are told to send heartbeats.
-    :ivar max_size: most members.
+    :ivar heartbeat_interval_ms: how often members shall send heartbeats.
+    :ivar max_size: maximum number of members.
     :ivar classic_min_session_ms: shortest session timeout that a classic member may ask for.
     :ivar classic_max_session_ms: longest.
-    :ivar admit: counts the bytes by which what members told is about to grow, or raises ApiError.
+    :ivar admit: counts bytes of memory that the group is about to take, or raises ApiError.
     """
 
     session_timeout_ms: int = 45_000
@@ -65,7 +66,7 @@ class ConsumerSettings:
 
 @frozen
 class ConsumerGroupDescription:
-    """A group, as ConsumerGroupDescribe shows it: of each member what it wants, where it is, and its target."""
+    """A group, as ConsumerGroupDescribe shows it: each member with its subscription, position and target."""
 
     state: str
     epoch: int
@@ -77,12 +78,12 @@ class ConsumerGroupDescription:
 @define(eq=False)
 class ConsumerGroup:
     """
-    One group. Requests come with the time, in seconds; what must be recorded goes out as changes.
+    One group of the consumer protocol. Requests carry the time, in seconds; state changes are returned as records.
 
     :ivar topics: the topics of the cluster.
     :ivar new_member_id: makes a unique id for a member that has none.
-    :ivar ledger: what its records say; :meth:`apply` is for those that are read back.
-    :ivar classic: takes what members of the classic protocol ask.
+    :ivar ledger: the state in its records; :meth:`apply` restores it.
+    :ivar classic: serves members of the classic protocol.
     """
 
     group_id: str
@@ -102,10 +103,10 @@ class ConsumerGroup:
 
     @property
     def settings(self) -> ConsumerSettings:
-        """What the broker's configuration says now."""
+        """The present settings."""
         return self._settings()
 
-    # What any group can say of itself.
+    # The interface of any group.
 
     @property
     def group_type(self) -> GroupType:
@@ -119,7 +120,7 @@ class ConsumerGroup:
 
     @property
     def memory(self) -> int:
-        """About how many bytes it keeps of what its members told."""
+        """About how many bytes its members take."""
         return sum(member.memory for member in self.ledger.members.values())
 
     @property
@@ -134,7 +135,7 @@ class ConsumerGroup:
 
     @property
     def empty_since_ms(self) -> int | None:
-        """None: as in Kafka, offsets of such groups age from their commit."""
+        """None: as in Kafka, the retention of offsets starts at their commit."""
         return None
 
     @property
@@ -157,12 +158,12 @@ class ConsumerGroup:
 
     @property
     def has_only_classic_members(self) -> bool:
-        """Whether no member speaks the consumer protocol (any more): the group could be a classic one."""
+        """Whether all members use the classic protocol, so that the group could be downgraded."""
         members = self.ledger.members.values()
         return bool(members) and all(member.classic is not None for member in members)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether members want a topic, by name or by expression."""
+        """Whether members are subscribed to a topic, by name or by regular expression."""
         return topic in self.targets.names
 
     def describe(self) -> ConsumerGroupDescription:
@@ -183,7 +184,7 @@ class ConsumerGroup:
         self, member_id: str, instance_id: str | None, epoch: int, version: int, transactional: bool = False
     ) -> None:
         """
-        Refuse a commit that does not come from a member in its epoch; who is no member may commit for an empty group.
+        Refuse a commit that does not come from a member in its epoch; to an empty group other clients may commit.
 
         :raise ApiError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (ILLEGAL_GENERATION for classic members),
             FENCED_INSTANCE_ID, UNSUPPORTED_VERSION.
@@ -200,7 +201,7 @@ class ConsumerGroup:
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """
-        Refuse an OffsetFetch of a member that is not in its epoch; who does not say that it is one may ask.
+        Refuse an OffsetFetch of a member that is not in its epoch; requests without a member are accepted.
 
         :raise ApiError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (ILLEGAL_GENERATION for classic members).
         """
@@ -222,7 +223,7 @@ class ConsumerGroup:
     # Records.
 
     def apply(self, change: Change) -> None:
-        """Take in a record that was read back, or that a migration made."""
+        """Apply a record that was read back, or that a migration made."""
         self.ledger.apply(change)
         self.targets.forget()
 
@@ -231,12 +232,12 @@ class ConsumerGroup:
         return self.ledger.tombstones()
 
     def undo(self) -> None:
-        """Take back what the last request changed: it could not be appended."""
+        """Undo the changes of the last request, which could not be appended."""
         self.ledger.undo()
         self.targets.forget()
 
     def activate(self, now: float) -> None:
-        """All records are read back: every member has a whole session, and time to do what it was asked."""
+        """Start the members' session and revocation timeouts after a load."""
         for member_id in self.ledger.members:
             self.heard(now, member_id)
             if self.ledger.position(member_id).state is MemberState.UNREVOKED_PARTITIONS:
@@ -244,7 +245,7 @@ class ConsumerGroup:
 
     @contextmanager
     def changing(self) -> Iterator[list[Change]]:
-        """Collect what is changed within; after an error nothing is."""
+        """Collect the changes made within the block; an error undoes them."""
         self.ledger.begin()
         try:
             yield self.ledger.written()
@@ -256,8 +257,8 @@ class ConsumerGroup:
         """
         Append ``changes``, made by the last request.
 
-        :param done: hears what became of them, once; at once if there are none.
-        :return: False if they could not be appended: they are taken back then.
+        :param done: called once with the result; at once if there are no changes.
+        :return: False if they could not be appended; then they are undone.
         """
         if not changes:
             done(None)
@@ -276,8 +277,8 @@ class ConsumerGroup:
         """
         Let a member join, stay, or leave.
 
-        :return: the answer, to be given when the changes are durable. They are in force already: :meth:`undo` if they
-            cannot be appended.
+        :return: the response, to be sent when the changes are durable. The changes are in effect already: call
+            :meth:`undo` if they cannot be appended.
         :raise ApiError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,
             GROUP_MAX_SIZE_REACHED, INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION. Nothing is
             changed then.
@@ -314,7 +315,7 @@ class ConsumerGroup:
 
     def update(self, now: float, member: Member, before: Member, admit: Callable[[int], None]) -> None:
         """
-        Note what a member wants; the group's epoch and targets follow.
+        Set a member's subscription, and update the group's epoch and targets.
 
         :raise ApiError: from ``admit``.
         """
@@ -329,7 +330,7 @@ class ConsumerGroup:
         self.targets.update()
 
     def advance(self, now: float, member_id: str, owned: Partitions | None) -> Position:
-        """Move a member towards its target as far as it can go now."""
+        """Reconcile a member: move it towards its target as far as possible now."""
         ledger = self.ledger
         before = ledger.position(member_id)
         target = ledger.targets.get(member_id, NOTHING)
@@ -343,19 +344,19 @@ class ConsumerGroup:
         return after
 
     def remove(self, now: float, member_ids: Sequence[str]) -> None:
-        """Members leave, or are late: what they held is free, and the group's epoch grows."""
+        """Remove members: their partitions become free, and the group's epoch grows."""
         for member_id in member_ids:
             self.ledger.remove(member_id)
         self.targets.subscriptions_changed(int(now * 1000))
 
     def heard(self, now: float, member_id: str) -> None:
-        """A member is there."""
+        """Renew a member's session."""
         classic = self.ledger.members[member_id].classic
         timeout_ms = self.settings.session_timeout_ms if classic is None else classic.session_timeout_ms
         self.deadlines.heard(member_id, now + timeout_ms / 1000)
 
     def ask(self, now: float, member_id: str) -> None:
-        """A member is to do something: it has its rebalance timeout for it."""
+        """Give a member its rebalance timeout to revoke partitions or to join again."""
         timeout_ms = self.ledger.members[member_id].rebalance_timeout_ms
         if timeout_ms < 0:
             timeout_ms = self.settings.session_timeout_ms
@@ -365,17 +366,17 @@ class ConsumerGroup:
 
     @property
     def deadline(self) -> float | None:
-        """When :meth:`expire` is next to be called."""
+        """When to call :meth:`expire` next."""
         return self.deadlines.next
 
     def expire(self, now: float) -> None:
-        """Remove members that are late: what they held is given to others at these members' next heartbeats."""
+        """Remove members that missed a deadline; other members get their partitions at their next heartbeats."""
         late = self.deadlines.due(now, self.ledger.members)
         if late:
             self._expel(now, late)
 
     def _expel(self, now: float, late: Sequence[str]) -> None:
-        """Remove members that are late: in parts, if one batch cannot hold what there is to say of all of them."""
+        """Remove members that missed a deadline; in parts, if the records do not fit into one batch."""
         refusals: list[ApiError | None] = []
         with self.changing() as changes:
             self.remove(now, late)
@@ -393,11 +394,11 @@ class ConsumerGroup:
             self.deadlines.heard(member_id, now + RETRY_S)
 
     def resign(self) -> None:
-        """Nobody waits for an answer here."""
+        """Nothing to do: no request waits in a consumer group."""
 
 
 def _updated(member: Member, beat: Beat) -> Member:
-    """What a member wants after a heartbeat."""
+    """A member with the fields of a heartbeat applied."""
     return evolve(
         member,
         instance_id=member.instance_id if beat.instance_id is None else beat.instance_id,

@@ -1,8 +1,8 @@
 """
-What the records of a group say, and nothing else: a broker that reads them all knows what the one before it knew.
+The state of a consumer group that is in its records, so that another broker can restore it from them. Pure.
 
-Who alters the ledger gets the record that says so. Until the next :meth:`Ledger.begin` all can be taken back, which is
-what happens when the records could not be appended.
+Every setter emits the record of its change. All changes since the last :meth:`Ledger.begin` can be undone, for the case
+that the records cannot be appended.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from logbus.wire.messages.group_log import (
 @define(eq=False)
 class Ledger:
     """
-    The state of one group. Read its fields; alter them by its methods only.
+    The state of one group. Its fields are read only; change them by its methods.
 
-    :ivar epoch: of the group: grows when members, subscriptions or topics change; None before there is a record of it.
-    :ivar target_epoch: the epoch of the group that the targets were made for.
-    :ivar members: what each member wants.
-    :ivar positions: where each member is.
-    :ivar targets: what each member is to have in the end.
-    :ivar expressions: the topics that each regular expression of members stands for.
-    :ivar instances: the member id of each static member.
-    :ivar owners: who holds each partition.
+    :ivar epoch: the group epoch: grows when members, subscriptions or topics change; None without a record of it.
+    :ivar target_epoch: the group epoch that the targets were computed for.
+    :ivar members: the members, with their subscriptions.
+    :ivar positions: the members' epochs and assignments.
+    :ivar targets: the members' target assignments.
+    :ivar expressions: the topics that match each regular expression of the members.
+    :ivar instances: the member ids of static members, by instance id.
+    :ivar owners: the member that holds each partition.
     """
 
     group_id: str
@@ -55,67 +55,67 @@ class Ledger:
     _undo: list[Callable[[], None]] = field(factory=list, init=False)
 
     def is_free(self, topic_id: TopicId, partition: int) -> bool:
-        """Whether nobody holds a partition."""
+        """Whether no member holds a partition."""
         return (topic_id, partition) not in self.owners
 
     def position(self, member_id: str) -> Position:
-        """Where a member is; one that has no record of it has just joined."""
+        """A member's position; the initial one if it has no record."""
         return self.positions.get(member_id) or Position()
 
-    # Altering.
+    # Changes.
 
     def begin(self) -> None:
-        """What was written so far stays."""
+        """Begin a new set of changes; earlier ones cannot be undone any more."""
         self._written = []
         self._undo = []
 
     def written(self) -> list[Change]:
-        """The records of what was altered since :meth:`begin`, in order."""
+        """The records of the changes since :meth:`begin`, in order."""
         return self._written
 
     def undo(self) -> None:
-        """Take back what was altered since :meth:`begin`."""
+        """Undo the changes since :meth:`begin`."""
         for take_back in reversed(self._undo):
             take_back()
         self.begin()
 
     def set_epoch(self, epoch: int | None) -> None:
-        """Note the group's epoch; None here and below deletes."""
+        """Set the group epoch; None, here and below, deletes the record."""
         self._write(records.group_epoch(self.group_id, epoch), partial(setattr, self, "epoch", self.epoch))
         self.epoch = epoch
 
     def set_target_epoch(self, epoch: int | None) -> None:
-        """Note for which epoch the targets are."""
+        """Set the epoch of the targets."""
         change = records.target_epoch(self.group_id, epoch)
         self._write(change, partial(setattr, self, "target_epoch", self.target_epoch))
         self.target_epoch = epoch
 
     def set_member(self, member_id: str, member: Member | None) -> None:
-        """Note what a member wants."""
+        """Set a member."""
         change = records.member(self.group_id, member_id, member)
         self._write(change, partial(self._put_member, member_id, self.members.get(member_id)))
         self._put_member(member_id, member)
 
     def set_position(self, member_id: str, position: Position | None) -> None:
-        """Note where a member is."""
+        """Set a member's position."""
         change = records.position(self.group_id, member_id, position)
         self._write(change, partial(self._put_position, member_id, self.positions.get(member_id)))
         self._put_position(member_id, position)
 
     def set_target(self, member_id: str, target: Partitions | None) -> None:
-        """Note what a member is to have."""
+        """Set a member's target."""
         change = records.target(self.group_id, member_id, target)
         self._write(change, partial(_put, self.targets, member_id, self.targets.get(member_id)))
         _put(self.targets, member_id, target)
 
     def set_expression(self, regex: str, topics: frozenset[str] | None, version: int = 0, now_ms: int = 0) -> None:
-        """Note what an expression stands for in a version of the cluster's topics."""
+        """Set the topics that match an expression, in a version of the cluster's topics."""
         change = records.expression(self.group_id, regex, None if topics is None else sorted(topics), version, now_ms)
         self._write(change, partial(_put, self.expressions, regex, self.expressions.get(regex)))
         _put(self.expressions, regex, topics)
 
     def remove(self, member_id: str) -> None:
-        """Delete all about a member."""
+        """Delete all records of a member."""
         self.set_position(member_id, None)
         self.set_target(member_id, None)
         self.set_member(member_id, None)
@@ -133,7 +133,7 @@ class Ledger:
             self.instances[member.instance_id] = member_id
 
     def _put_position(self, member_id: str, position: Position | None) -> None:
-        # Of a log that is compacted in parts, records may be read that name two owners for a while: the later one is.
+        # While a partly compacted log is read, two members may hold a partition for a while: the later record counts.
         old = self.positions.get(member_id)
         if old is not None:
             for partition in pairs(old.held):
@@ -147,7 +147,7 @@ class Ledger:
     # Reading back.
 
     def apply(self, change: Change) -> None:
-        """Take in a record that was read back. Those of kinds that are not ours are passed over."""
+        """Apply a record that was read back; records of other kinds are ignored."""
         key, value = change
         reader = _READERS.get(type(key))
         if reader is not None:
@@ -172,7 +172,7 @@ class Ledger:
         _put(self.expressions, key.regular_expression, None if value is None else frozenset(value.topics))
 
     def tombstones(self) -> list[Change]:
-        """The records that delete all of it."""
+        """The records that delete the group."""
         group_id = self.group_id
         return [
             *(records.position(group_id, member_id, None) for member_id in self.positions),

@@ -1,5 +1,7 @@
 """
-A member, in two parts that change at different times and are recorded separately: what it wants, and where it is.
+A member of a consumer group (Kafka: ConsumerGroupMember): its subscription, and its position on the way to its target.
+
+The two change at different times and have separate records.
 """
 
 from __future__ import annotations
@@ -12,37 +14,37 @@ from logbus.coordination.consumer.partitions import NOTHING, Partitions, union
 from logbus.coordination.igroup import MEMBER_BYTES, TEXT_BYTES
 
 JOINING = 0
-"""The epoch of a member that owns nothing yet."""
+"""The epoch of a member that joins, which owns nothing yet."""
 
 LEFT = -1
-"""The epoch a member leaves with."""
+"""The epoch in the last heartbeat of a member that leaves."""
 
 AWAY = -2
-"""The epoch a static member leaves with that will be back: it keeps its partitions until its session ends."""
+"""The epoch of a static member that leaves temporarily: it keeps its partitions until its session ends."""
 
 
 class MemberState(IntEnum):
-    """What a member has to do before it has what it is to have, by the numbers in its record."""
+    """The state of a member's reconciliation; the values are those in its record (Kafka: MemberState)."""
 
     STABLE = 0
-    """Nothing: it has all that its epoch gives it."""
+    """It has all partitions of its epoch's target."""
 
     UNREVOKED_PARTITIONS = 1
-    """Give up partitions, and say so; it stays in its epoch until then."""
+    """It must revoke partitions and confirm that; it stays in its epoch until then."""
 
     UNRELEASED_PARTITIONS = 2
-    """Wait for partitions that others have not given up yet."""
+    """It waits for partitions that other members have not revoked yet."""
 
     UNKNOWN = 127
-    """Something a later release knows of: it starts anew."""
+    """A state of a later release: the member must join again."""
 
 
 @frozen
 class ClassicProtocols:
     """
-    What a member brought that speaks the classic protocol.
+    The fields of a member that uses the classic protocol.
 
-    :ivar protocols: name and metadata of each assignment strategy it supports, the one it likes best first.
+    :ivar protocols: name and metadata of each assignment protocol that it supports, in its order of preference.
     """
 
     session_timeout_ms: int
@@ -52,12 +54,12 @@ class ClassicProtocols:
 @frozen
 class Member:
     """
-    What a member said about itself.
+    A member, as it described itself.
 
-    :ivar topics: the names it is subscribed to, sorted.
-    :ivar regex: the expression it is subscribed to, too.
-    :ivar assignor: the assignor it would like.
-    :ivar classic: None for a member that speaks the consumer protocol.
+    :ivar topics: the topic names that it is subscribed to, sorted.
+    :ivar regex: the regular expression that it is subscribed to as well.
+    :ivar assignor: the assignor that it prefers.
+    :ivar classic: None for a member that uses the consumer protocol.
     """
 
     member_id: str
@@ -85,12 +87,12 @@ class Member:
 @frozen
 class Position:
     """
-    Where a member is on its way to its target.
+    A member's epoch and present assignment.
 
-    :ivar epoch: the epoch it has reached; commits must carry it.
-    :ivar previous_epoch: the one before: a member that still names it has missed an answer.
-    :ivar assigned: what it may read.
-    :ivar revoking: what it must give up and may still be reading.
+    :ivar epoch: the epoch that it has reached; commits must carry it.
+    :ivar previous_epoch: the one before; a member that still sends it has missed a response.
+    :ivar assigned: the partitions that it may read.
+    :ivar revoking: the partitions that it must revoke and may still be reading.
     """
 
     epoch: int = JOINING
@@ -101,5 +103,5 @@ class Position:
 
     @property
     def held(self) -> Partitions:
-        """What nobody else may be given."""
+        """The partitions that no other member may be given."""
         return union(self.assigned, self.revoking)

@@ -1,5 +1,5 @@
 """
-Who is a member: joining, coming back, leaving (KIP-848; KIP-345 for static members).
+Finds, adds and replaces members of a consumer group for a request (KIP-848; KIP-345 for static members). Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def find(ledger: Ledger, member_id: str, instance_id: str | None) -> Member:
     """
     The member that a request names.
 
-    :raise ApiError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID if another one has taken the instance id over.
+    :raise ApiError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID: another member has taken over the instance id.
     """
     if instance_id is not None:
         holder = ledger.instances.get(instance_id)
@@ -35,11 +35,12 @@ def find(ledger: Ledger, member_id: str, instance_id: str | None) -> Member:
 
 def stay(ledger: Ledger, beat: Beat) -> Member:
     """
-    The member that a heartbeat comes from, if it comes from the epoch the member is in.
+    The member that sent a heartbeat, if the epoch is its present one.
 
-    The epoch before will do if the member owns nothing that it could have lost since: it missed an answer.
+    The previous epoch is accepted if all partitions that the member owns are still assigned to it: it has missed a
+    response.
 
-    :raise ApiError: as :func:`find`, and FENCED_MEMBER_EPOCH: it must give up everything and join again.
+    :raise ApiError: as :func:`find`, and FENCED_MEMBER_EPOCH: it must give up all partitions and join again.
     """
     member = find(ledger, beat.member_id, beat.instance_id)
     position = ledger.position(beat.member_id)
@@ -59,11 +60,11 @@ def stay(ledger: Ledger, beat: Beat) -> Member:
 
 def join(ledger: Ledger, member_id: str, instance_id: str | None, *, classic: bool, max_size: int) -> Member:
     """
-    The member that joins: a new one, one that joins anew, or one that takes the place of a static member.
+    The member that joins: a new one, one that joins again, or one that replaces a static member.
 
-    Whoever joins owns nothing: what a member of this id held is free.
+    A member that joins owns nothing, so the partitions that a member with this id held become free.
 
-    :param classic: whether it speaks the classic protocol, where an instance id is taken over without asking.
+    :param classic: whether it uses the classic protocol, in which an instance id can always be taken over.
     :raise ApiError: UNRELEASED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED.
     """
     holder = None if instance_id is None else ledger.instances.get(instance_id)
@@ -96,13 +97,13 @@ def _take_over(ledger: Ledger, holder: str, member_id: str, *, classic: bool) ->
     member = evolve(old, member_id=member_id)
     ledger.set_member(member_id, member)
     ledger.set_target(member_id, target)
-    # What it was assigned is its own again at once; what it was to give up is given up: a new process reads nothing.
+    # It keeps the assigned partitions; those being revoked are revoked, since a new process reads nothing yet.
     ledger.set_position(member_id, Position(assigned=position.assigned))
     return member
 
 
 def go_away(ledger: Ledger, member: Member) -> None:
-    """A static member leaves for a while: until its session ends its partitions are kept for it."""
+    """Let a static member leave temporarily: it keeps its partitions until its session ends."""
     position = ledger.position(member.member_id)
     ledger.set_position(
         member.member_id,

@@ -1,9 +1,9 @@
 """
-A group from one protocol to the other while its members go on (KIP-848, "Online migration").
+Online migration of a group between the classic and the consumer protocol (KIP-848).
 
-Up, when a member of the consumer protocol joins a classic group of consumers: what members have becomes their target
-and their position, at the group's generation. Down, when the last member of the consumer protocol is gone: the same the
-other way, and the group rebalances.
+A group is upgraded when a member of the consumer protocol joins a classic group of consumers: the members' assignments
+become their targets and positions, and the generation becomes the epoch. It is downgraded when the last member of the
+consumer protocol has left: the assignments are converted back, and the group rebalances.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from logbus.wire.messages.group_log import GroupMemberMetadata, GroupMetadataKey
 
 
 class MigrationPolicy(Enum):
-    """Which way groups may go, as ``group.consumer.migration.policy`` spells it."""
+    """The values of ``group.consumer.migration.policy`` (Kafka: ConsumerGroupMigrationPolicy)."""
 
     DISABLED = "disabled"
     UPGRADE = "upgrade"
@@ -43,10 +43,10 @@ class MigrationPolicy(Enum):
 
 def upgrade(now: float, classic: ClassicGroup, group: ConsumerGroup) -> list[Change]:
     """
-    Let ``group``, a new one, be what ``classic`` is.
+    Give ``group``, a new one, the state of ``classic``.
 
-    :return: the records that say so, those that delete the classic group first.
-    :raise ApiError: GROUP_ID_NOT_FOUND: members said something else than consumers do, or there are too many.
+    :return: the records of the upgrade; the tombstones of the classic group come first.
+    :raise ApiError: GROUP_ID_NOT_FOUND: the members' metadata is not that of consumers, or there are too many members.
     """
     ledger = group.ledger
     ledger.begin()
@@ -59,7 +59,7 @@ def upgrade(now: float, classic: ClassicGroup, group: ConsumerGroup) -> list[Cha
             had = read_assignment(one.assignment, group.topics)
         except DecodeError as e:
             raise _refused(classic, f"what the member {one.member_id} embeds cannot be read: {e}") from None
-        # A leader may have assigned anything, the same to two members, too: then one of them has it.
+        # A leader may have assigned a partition to two members; then only the first gets it.
         assigned = from_pairs(partition for partition in pairs(had) if ledger.is_free(*partition))
         ledger.set_member(member.member_id, member)
         ledger.set_target(member.member_id, assigned)
@@ -70,7 +70,7 @@ def upgrade(now: float, classic: ClassicGroup, group: ConsumerGroup) -> list[Cha
 
 
 def _upgraded(one: ClassicMember) -> Member:
-    """:raise DecodeError: it is no consumer."""
+    """:raise DecodeError: the member is not a consumer."""
     if not one.protocols:
         raise DecodeError("it supports no protocol")
     subscription = read_subscription(one.protocols[0][1])
@@ -88,14 +88,14 @@ def _upgraded(one: ClassicMember) -> Member:
 
 def downgraded(group: ConsumerGroup, now_ms: int) -> tuple[list[Change], GroupMetadataValue]:
     """
-    The records that make a classic group of one whose members all speak the classic protocol, and the last of them.
+    The records that turn a group whose members all use the classic protocol into a classic group, and the last value.
     """
     ledger = group.ledger
     classics = [(member, member.classic) for member in ledger.members.values() if member.classic is not None]
     names = [name for name, _ in classics[0][1].protocols]
     protocol = next((n for n in names if all(n in dict(classic.protocols) for _, classic in classics)), names[0])
-    # The last member to go has made the group's epoch grow, but nobody was moved to it: members are in that of their
-    # targets, and may commit in it until they join again.
+    # The last departure has increased the group epoch, but no member has reached it: the members are in the epoch of
+    # their targets, and may commit in it until they join again.
     generation = ledger.target_epoch or ledger.epoch or 0
     value = GroupMetadataValue(
         protocol_type=PROTOCOL_TYPE,

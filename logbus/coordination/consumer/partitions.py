@@ -1,5 +1,5 @@
 """
-Sets of partitions, as groups assign them: by topic id, immutable, without empty sets, so that equal means equal.
+Immutable sets of partitions by topic id. Topics without partitions are left out, so equal sets compare equal. Pure.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ NOTHING: Partitions = {}
 
 
 class TopicPartitions(Protocol):
-    """How every message spells the partitions of one topic."""
+    """The partitions of one topic in any message."""
 
     topic_id: bytes
     partitions: list[int]
 
 
 def from_wire(topics: Iterable[TopicPartitions]) -> Partitions:
-    """The set that a message spells; a topic named twice counts once, with all its partitions."""
+    """The set in a message; entries of the same topic are merged."""
     found: dict[TopicId, frozenset[int]] = {}
     for topic in topics:
         if topic.partitions:
@@ -33,7 +33,7 @@ def from_wire(topics: Iterable[TopicPartitions]) -> Partitions:
 
 
 def from_pairs(pairs: Iterable[tuple[TopicId, int]]) -> Partitions:
-    """The set of single partitions."""
+    """A set from single partitions."""
     found: dict[TopicId, set[int]] = {}
     for topic_id, number in pairs:
         found.setdefault(topic_id, set()).add(number)
@@ -48,12 +48,12 @@ def pairs(partitions: Partitions) -> Iterator[tuple[TopicId, int]]:
 
 
 def count(partitions: Partitions) -> int:
-    """How many there are."""
+    """Number of partitions."""
     return sum(map(len, partitions.values()))
 
 
 def union(a: Partitions, b: Partitions) -> Partitions:
-    """What is in either."""
+    """The union of two sets."""
     if not b:
         return a
     if not a:
@@ -65,12 +65,12 @@ def union(a: Partitions, b: Partitions) -> Partitions:
 
 
 def intersection(a: Partitions, b: Partitions) -> Partitions:
-    """What is in both."""
+    """The intersection of two sets."""
     return _kept((topic_id, numbers & b[topic_id]) for topic_id, numbers in a.items() if topic_id in b)
 
 
 def difference(a: Partitions, b: Partitions) -> Partitions:
-    """What is in ``a`` and not in ``b``."""
+    """The partitions in ``a`` that are not in ``b``."""
     return _kept((topic_id, numbers - b.get(topic_id, frozenset())) for topic_id, numbers in a.items())
 
 

@@ -1,16 +1,16 @@
 """
-A member's next step towards its target (KIP-848, "Reconciliation").
+Computes a member's next step towards its target (KIP-848, "Reconciliation"; Kafka: CurrentAssignmentBuilder). Pure.
 
-Members are moved one by one, each at its own heartbeats, and nobody waits for the slowest::
+Each member is reconciled by its own heartbeats, and does not wait for the slowest member::
 
-    what the member has to do                      state                    epoch it is in
+    next step                                      state                    epoch
     =============================================  =======================  ===============
-    give up what its target has not                UNREVOKED_PARTITIONS     the one it had
-    nothing, but others hold some of its target    UNRELEASED_PARTITIONS    the target's
-    nothing                                        STABLE                   the target's
+    revoke partitions that are not in its target   UNREVOKED_PARTITIONS     the one it had
+    wait for partitions that other members hold    UNRELEASED_PARTITIONS    the target's
+    none                                           STABLE                   the target's
 
-A member gets a partition only once nobody holds it, and holds a partition until it has said that it does not. So no
-partition ever has two owners, whatever order heartbeats come in.
+A member gets a partition only when no member holds it, and holds a partition until it has confirmed its revocation. So
+a partition never has two owners, whatever the order of heartbeats.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from logbus.coordination.consumer.partitions import (
 from logbus.errors import ApiError, ErrorCode
 
 IsFree = Callable[[TopicId, int], bool]
-"""Whether nobody holds a partition."""
+"""Whether no member holds a partition."""
 
 
 def reconcile(
@@ -40,8 +40,8 @@ def reconcile(
     """
     The position after a heartbeat.
 
-    :param owned: what the member says that it owns; None: as last time.
-    :raise ApiError: FENCED_MEMBER_EPOCH: it must start anew, see :attr:`MemberState.UNKNOWN`.
+    :param owned: the partitions that the member reports as owned; None: unchanged.
+    :raise ApiError: FENCED_MEMBER_EPOCH: it must join again, see :attr:`MemberState.UNKNOWN`.
     """
     match position.state:
         case MemberState.STABLE:
@@ -51,7 +51,7 @@ def reconcile(
         case MemberState.UNREVOKED_PARTITIONS:
             if still_owned(position.revoking, owned):
                 return position
-            # It has done what this epoch asked of it. There may be more to give up: targets may have changed since.
+            # It has revoked what this epoch required. Its target may have changed since, and require more.
             epoch = position.epoch + 1
         case MemberState.UNRELEASED_PARTITIONS:
             epoch = position.epoch
@@ -66,7 +66,7 @@ def reconcile(
 
 
 def still_owned(partitions: Partitions, owned: Partitions | None) -> bool:
-    """Whether the member may still own some of these; it must be asked if it did not say."""
+    """Whether the member may still own some of these partitions; True if it did not report what it owns."""
     return bool(partitions) and (owned is None or bool(intersection(partitions, owned)))
 
 

@@ -1,4 +1,4 @@
-"""A group of the consumer protocol as records of ``__consumer_offsets``, and back."""
+"""Converts the state of a consumer group to and from records of ``__consumer_offsets``. Pure."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from logbus.wire.messages.group_log import (
 
 
 def group_epoch(group_id: str, epoch: int | None) -> Change:
-    """The group's epoch; None here and below: the record is to go."""
+    """The record of the group epoch; None, here and below, makes a tombstone."""
     value = None if epoch is None else ConsumerGroupMetadataValue(epoch=epoch)
     return ConsumerGroupMetadataKey(group_id=group_id), value
 
 
 def target_epoch(group_id: str, epoch: int | None) -> Change:
-    """The epoch the targets were made for."""
+    """The record of the epoch that the targets were computed for."""
     value = None if epoch is None else ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch)
     return ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value
 
 
 def target(group_id: str, member_id: str, partitions: Partitions | None) -> Change:
-    """What a member is to have in the end."""
+    """The record of a member's target."""
     value = None
     if partitions is not None:
         value = ConsumerGroupTargetAssignmentMemberValue(topic_partitions=assigned_topics(partitions))
@@ -45,7 +45,7 @@ def target(group_id: str, member_id: str, partitions: Partitions | None) -> Chan
 
 
 def position(group_id: str, member_id: str, where: Position | None) -> Change:
-    """Where a member is."""
+    """The record of a member's position."""
     value = None
     if where is not None:
         value = ConsumerGroupCurrentMemberAssignmentValue(
@@ -59,7 +59,7 @@ def position(group_id: str, member_id: str, where: Position | None) -> Change:
 
 
 def read_position(value: ConsumerGroupCurrentMemberAssignmentValue) -> Position:
-    """The position in a record; a state we do not know is UNKNOWN."""
+    """The position in a record; an unknown state becomes UNKNOWN."""
     known = value.state in MemberState.__members__.values()
     return Position(
         epoch=value.member_epoch,
@@ -71,7 +71,7 @@ def read_position(value: ConsumerGroupCurrentMemberAssignmentValue) -> Position:
 
 
 def member(group_id: str, member_id: str, wants: Member | None) -> Change:
-    """What a member wants."""
+    """The record of a member."""
     value = None
     if wants is not None:
         value = ConsumerGroupMemberMetadataValue(
@@ -110,7 +110,7 @@ def read_member(member_id: str, value: ConsumerGroupMemberMetadataValue) -> Memb
 
 
 def expression(group_id: str, regex: str, topics: list[str] | None, version: int = 0, now_ms: int = 0) -> Change:
-    """The topics an expression stands for, in a version of the cluster's topics."""
+    """The record of the topics that match an expression, in a version of the cluster's topics."""
     value = None
     if topics is not None:
         value = ConsumerGroupRegularExpressionValue(topics=topics, version=version, timestamp=now_ms)
@@ -118,7 +118,7 @@ def expression(group_id: str, regex: str, topics: list[str] | None, version: int
 
 
 def assigned_topics(partitions: Partitions) -> list[AssignedTopicPartitions]:
-    """A set of partitions as records spell it, in order, so that equal sets are equal bytes."""
+    """A set of partitions in the format of records, sorted, so that equal sets are equal bytes."""
     return [
         AssignedTopicPartitions(topic_id=topic_id, partitions=sorted(numbers))
         for topic_id, numbers in sorted(partitions.items())

@@ -1,5 +1,5 @@
 """
-From what members are subscribed to, and the topics there are, to what each of them is to have: the target.
+Computes the target assignment of a consumer group from subscriptions and topics (Kafka: TargetAssignmentBuilder).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from logbus.coordination.consumer.topics import TopicsView
 from logbus.errors import ApiError, ErrorCode
 
 MOST_EXPRESSIONS = 16
-"""Different regular expressions of one group: when a topic comes or goes, each is matched with all names."""
+"""Limit of different regular expressions in a group: when topics change, each is matched with all topic names."""
 
 
 @define(eq=False)
 class Targets:
     """
-    Keeps the group's epoch, its expressions and its targets in step with members and topics.
+    Updates the group's epoch, expressions and targets when members or topics have changed.
 
-    Between heartbeats nothing is watched: each one compares a version number first, so that one in a group where all
-    stands still costs nothing.
+    It is called by heartbeats only. Each compares the version of the topics first, so that a heartbeat without changes
+    is cheap.
     """
 
     _ledger: Ledger
@@ -37,7 +37,7 @@ class Targets:
 
     @property
     def names(self) -> frozenset[str]:
-        """All topics that members are subscribed to, those that expressions stand for included."""
+        """All topics that members are subscribed to, by name or by expression."""
         if self._names is None:
             named: set[str] = set()
             for topics in {self._wanted(member) for member in self._ledger.members.values()}:
@@ -47,18 +47,18 @@ class Targets:
 
     @property
     def assignor(self) -> str:
-        """The assignor that most members want."""
+        """The assignor that most members prefer."""
         wanted = Counter(member.assignor for member in self._ledger.members.values() if member.assignor in ASSIGNORS)
         return max(wanted, key=lambda name: (wanted[name], name), default=None) or DEFAULT_ASSIGNOR
 
     def forget(self) -> None:
-        """Look at everything again next time: records were taken back, or read back."""
+        """Drop cached values, after records were undone or read back."""
         self._seen = None
         self._names = None
 
     def subscriptions_changed(self, now_ms: int) -> None:
         """
-        A member came, went, or changed its mind: the group's epoch grows.
+        Increase the group epoch: a member joined, left, or changed its subscription.
 
         :raise ApiError: INVALID_REGULAR_EXPRESSION: there are too many different ones.
         """
@@ -77,13 +77,13 @@ class Targets:
             self._resolve(regex, now_ms)
 
     def look(self, now_ms: int) -> None:
-        """If topics came, went or grew: the group's epoch grows, if the group has to do with them."""
+        """Increase the group epoch if subscribed topics were created, deleted or got more partitions."""
         if self._topics.version == self._seen:
             return
         for regex in sorted(self._ledger.expressions):
             self._resolve(regex, now_ms)
         if self._ledger.epoch is not None and self._ledger.epoch == self._ledger.target_epoch:
-            # Targets hold every partition of every topic wanted: what they hold tells which topics they were made for.
+            # Targets contain every partition of every subscribed topic, so they tell which topics they were made for.
             held: Counter[TopicId] = Counter()
             for target in self._ledger.targets.values():
                 held.update({topic_id: len(numbers) for topic_id, numbers in target.items()})
@@ -92,7 +92,7 @@ class Targets:
         self._seen = self._topics.version
 
     def update(self) -> None:
-        """Make targets for the group's epoch, unless they are."""
+        """Compute the targets for the group epoch, unless they exist."""
         ledger = self._ledger
         if ledger.epoch is None or ledger.epoch == ledger.target_epoch:
             return
@@ -100,7 +100,7 @@ class Targets:
         ids = {name: topic.topic_id for name in self.names if (topic := self._topics.topic(name)) is not None}
         same: dict[frozenset[str], frozenset[TopicId]] = {}
         wishes = {}
-        # Static members keep their place when they come back under another member id.
+        # Static members keep their place in the order when they return with another member id.
         for member in sorted(ledger.members.values(), key=lambda member: (member.instance_id or "", member.member_id)):
             wanted = self._wanted(member)
             if wanted not in same:
@@ -124,7 +124,7 @@ class Targets:
         try:
             topics = matching(regex, self._topics.names())
         except ApiError:
-            # Read back from a broker whose engine took it: it stands for what it stood for there.
+            # It was read back from a broker whose engine accepted it: keep the topics that matched there.
             return
         if topics != self._ledger.expressions.get(regex):
             self._ledger.set_expression(regex, topics, self._topics.version, now_ms)

@@ -1,4 +1,4 @@
-"""What a group asks about the topics of the cluster."""
+"""The interface through which a consumer group looks up the cluster's topics (Kafka: CoordinatorMetadataImage)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from logbus.coordination.consumer.partitions import TopicId
 
 
 class Topic(NamedTuple):
-    """A topic, as far as assignments are concerned."""
+    """The properties of a topic that assignments depend on."""
 
     topic_id: TopicId
     partitions: int
@@ -17,18 +17,18 @@ class Topic(NamedTuple):
 
 class TopicsView(Protocol):
     """
-    Which topics there are. The answers stand as long as :attr:`version` does.
+    The topics of the cluster. The results do not change while :attr:`version` does not.
     """
 
     @property
     def version(self) -> int:
-        """Grows when topics come, go or grow."""
+        """Grows when topics are created, deleted, or get more partitions."""
 
     def topic(self, name: str) -> Topic | None:
-        """The topic of a name, if there is one."""
+        """The topic with a name, if it exists."""
 
     def name(self, topic_id: TopicId) -> str | None:
-        """The name of a topic, if there is one of that id."""
+        """The name of the topic with an id, if it exists."""
 
     def names(self) -> Collection[str]:
         """The names of all topics."""

@@ -1,9 +1,9 @@
 """
-The ``uniform`` assignor: members get equal shares, and keep what they have where that is fair (KIP-848).
+The algorithm of the ``uniform`` assignor (KIP-848; Kafka: UniformAssignor): equal shares, and few moves. Pure.
 
-Where all members want the same topics, shares differ by one at most and no partition moves that need not. Where they
-want different ones, partitions move one by one from the fullest member to the emptiest that wants them, until no such
-move makes two shares more equal. Racks are not looked at.
+If all members have the same subscription, shares differ by at most one, and no partition moves without need. If they
+differ, partitions move one by one from the member with the most to the subscriber with the fewest, until no such move
+makes two shares more equal. Racks are ignored.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from heapq import heapify, heappop, heappush, heapreplace
 from logbus.coordination.consumer.partitions import TopicId
 
 Shares = dict[str, list[tuple[TopicId, int]]]
-"""Partitions by member, while they are dealt out."""
+"""Partitions by member, during the assignment."""
 
 PASSES = 20
-"""How often the topics are gone through at most to even out shares; two or three times are enough in practice."""
+"""Limit of passes over the topics to balance shares; two or three are enough in practice."""
 
 
 def share_equally(kept: Shares, order: Sequence[str], free: Sequence[tuple[TopicId, int]]) -> None:
     """
-    Deal out ``free`` among members that may all have everything, after taking from them what is too much.
+    Assign ``free`` to members with the same subscription, after taking away what exceeds a fair share.
 
-    :param kept: what each member has already; altered in place.
-    :param order: the members; the first ones get one more where it does not come out even.
+    :param kept: what each member has already; changed in place.
+    :param order: the members; if shares are uneven, the first ones get one more.
     """
     total = len(free) + sum(map(len, kept.values()))
     least, more = divmod(total, len(order))
     pool = list(free)
     quotas: dict[str, int] = {}
-    # Who has more than its share keeps one of those that are left over, before anybody else is given one.
+    # A remaining partition stays with a member that has more than its share, rather than moving to another.
     for member in sorted(order, key=lambda member: -len(kept[member])):
         quotas[member] = least + (1 if more > 0 and len(kept[member]) > least else 0)
         more -= quotas[member] - least
@@ -57,13 +57,13 @@ def share_by_wish(
     wanted_by: Mapping[TopicId, Sequence[str]],
 ) -> None:
     """
-    Deal out ``free`` among members that want different topics, then even out.
+    Assign ``free`` to members with different subscriptions, then balance the shares.
 
-    :param kept: what each member has already; altered in place.
-    :param wanted_by: the members that want each topic, in their order.
+    :param kept: what each member has already; changed in place.
+    :param wanted_by: the subscribers of each topic, in their order.
     """
     rank = {member: number for number, member in enumerate(order)}
-    # First what few can have: who wants more can be given something else.
+    # Topics with few subscribers first: members with more topics can be given other partitions.
     topics = sorted(wanted_by, key=lambda topic_id: (len(wanted_by[topic_id]), topic_id))
     for topic_id in topics:
         if not free.get(topic_id):
@@ -90,7 +90,7 @@ def _even_out(
         for topic_id, number in kept[member]:
             by_topic[topic_id].setdefault(member, []).append(number)
     for _ in range(PASSES):
-        # Each move brings two shares closer together, so that this ends also without the limit.
+        # Each move brings two shares closer together, so this ends without the limit, too.
         moves = sum(_even_out_topic(by_topic[t], order, rank, wanted_by[t], loads) for t in topics)
         if not moves:
             break
@@ -108,7 +108,7 @@ def _even_out_topic(
     wanting: Sequence[str],
     loads: dict[str, int],
 ) -> int:
-    """Move partitions of one topic from the fullest to the emptiest; how many had to."""
+    """Move partitions of one topic from members with the most to those with the fewest; return the number of moves."""
     most = max((loads[member] for member, numbers in holders.items() if numbers), default=0)
     if most - min(loads[member] for member in wanting) < 2:
         return 0
@@ -119,7 +119,7 @@ def _even_out_topic(
     moves = 0
     while givers:
         giver, taker = order[givers[0][1]], order[takers[0][1]]
-        # Entries whose member has moved on since are put right when they come to the top.
+        # Entries with an outdated load are corrected when they come to the top.
         if -givers[0][0] != loads[giver] or takers[0][0] != loads[taker]:
             if -givers[0][0] != loads[giver]:
                 heapreplace(givers, (-loads[giver], rank[giver]))

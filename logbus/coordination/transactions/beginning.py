@@ -1,5 +1,5 @@
 """
-A producer begins with a transactional id, or time is up: epochs, and the ends of transactions that nobody asked to end.
+Transitions of InitProducerId, of the transaction timeout and of the expiration of transactional ids (KIP-360, KIP-890).
 Pure.
 """
 
@@ -31,10 +31,10 @@ def initialized(
     now_ms: int,
 ) -> Step:
     """
-    A producer begins, or goes on after an error.
+    Handle InitProducerId: a producer starts, or goes on after an error.
 
     :param now: None: the id is new.
-    :param expected: who it was so far (KIP-360); None: it has just started.
+    :param expected: its present producer id and epoch (KIP-360); None: it has just started.
     :param fresh_id: a new producer id, if there is one.
     :raise ApiError: PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     :raise ProducerIdNeeded:
@@ -44,13 +44,13 @@ def initialized(
             Transaction(transactional_id, id_of(fresh_id), 0, timeout_ms, TransactionState.EMPTY, updated_ms=now_ms)
         )
     if now.state in ENDING:
-        # First of all: who goes on may have heard already which producer id it has afterwards.
+        # This check comes first: a producer that goes on may already have the producer id of the next transaction.
         raise concurrent(now)
     if expected is not None and not _may_be(now, expected):
         raise fenced_error(now, expected.epoch)
     if now.state is TransactionState.ONGOING:
         if expected is not None and expected != now.producer:
-            # A zombie must not end the transaction of who came after it.
+            # A zombie must not end the transaction of its successor.
             raise fenced_error(now, expected.epoch)
         return fenced(now, now_ms, goes_on=expected is not None)
     producer, last_epoch = _next_producer(now, expected, fresh_id)
@@ -72,7 +72,7 @@ def initialized(
 
 
 def _may_be(now: Transaction, expected: ProducerIdAndEpoch) -> bool:
-    """Whether a producer has the id that is in force, or had the one before, and knows nothing of the new one."""
+    """Whether a producer has the present id, or the previous one without knowing that it was replaced."""
     if expected.producer_id == now.producer_id:
         return True
     return expected.producer_id == now.previous_producer_id and is_exhausted(expected.epoch)
@@ -81,11 +81,12 @@ def _may_be(now: Transaction, expected: ProducerIdAndEpoch) -> bool:
 def _next_producer(
     now: Transaction, expected: ProducerIdAndEpoch | None, fresh_id: int | None
 ) -> tuple[ProducerIdAndEpoch, int]:
-    """Who the producer is from now on, and the epoch with which it may ask again."""
+    """The new producer id and epoch, and the last epoch, with which the producer may retry."""
     is_retry = expected is not None and expected != now.producer
     if is_retry:
         assert expected is not None
-        # The answer to a successful call got lost. Nobody else began since: that would have forgotten the last epoch.
+        # The response to a successful call was lost. No other producer has started since: that would have cleared the
+        # last epoch.
         if expected.epoch != now.last_producer_epoch:
             raise fenced_error(now, expected.epoch)
         if now.producer_epoch < LAST_EPOCH:
@@ -98,10 +99,10 @@ def _next_producer(
 
 def fenced(now: Transaction, now_ms: int, *, goes_on: bool) -> Step:
     """
-    Abort a transaction that is under way, since a producer begins.
+    Abort the ongoing transaction, because a producer starts.
 
-    :param goes_on: it is the same that may go on; else whoever has the present epoch is fenced.
-    :return: the client must come again.
+    :param goes_on: the same producer goes on; else the holder of the present epoch is fenced.
+    :return: a result that makes the client retry.
     """
     return Step(_bumped(now, now_ms, goes_on=goes_on), answer=ErrorCode.CONCURRENT_TRANSACTIONS)
 
@@ -119,15 +120,15 @@ def _bumped(now: Transaction, now_ms: int, *, goes_on: bool) -> Transaction:
 
 
 def is_overdue(now: Transaction, now_ms: int) -> bool:
-    """Whether a transaction took longer than it may."""
+    """Whether a transaction has exceeded its timeout."""
     return now.state is TransactionState.ONGOING and now.started_ms + now.timeout_ms < now_ms
 
 
 def timed_out(now: Transaction, fresh_id: int | None, now_ms: int) -> Step:
     """
-    Abort a transaction that takes too long, with a new epoch, so that what is still on its way comes too late.
+    Abort a transaction that has exceeded its timeout, with a new epoch, which fences requests still on their way.
 
-    For a client that works by V2 it is as if it had aborted itself, and not heard the answer: it may go on.
+    A V2 client may go on, as if it had aborted the transaction itself and missed the response.
 
     :raise ProducerIdNeeded:
     """
@@ -138,14 +139,14 @@ def timed_out(now: Transaction, fresh_id: int | None, now_ms: int) -> Step:
     return Step(evolve(bumped, client_version=V2, next_producer_id=next_id))
 
 
-# Nobody uses an id.
+# Expiration of transactional ids.
 
 
 def is_expired(now: Transaction, now_ms: int, expiration_ms: int) -> bool:
-    """Whether nobody used an id for so long that it can be forgotten."""
+    """Whether an id has been unused for longer than ``transactional.id.expiration.ms``."""
     return now.state in IDLE and now.updated_ms <= now_ms - expiration_ms
 
 
 def dead(now: Transaction) -> Transaction:
-    """The id is to be forgotten."""
+    """The state of an id that is being removed."""
     return evolve(now, state=moved(now.state, Event.EXPIRED))

@@ -1,8 +1,9 @@
 """
-The transaction coordinator: which transactional ids are here, and what becomes of their transactions.
+The transaction coordinator (Kafka: TransactionCoordinator, TransactionStateManager): this broker's transactional ids.
 
-One shard for each partition of ``__transaction_state`` that this broker leads. A change is written to it first, and in
-force once it is durable; then the markers go out, and then it is written that all of them are there.
+There is one shard for each partition of ``__transaction_state`` that this broker leads. A change is written first, and
+takes effect when it is durable. After a decision to commit or abort, the markers are sent, and then the completion is
+written.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ from logbus.records.compression import Codec
 TRANSACTIONS_TOPIC = "__transaction_state"
 
 PATIENCE_SECONDS = 0.1
-"""How long partitions that want to take part wait for what is written of the same transaction."""
+"""How long a request to add partitions waits for a pending write of the same transaction."""
 
 Decide = Callable[[Transaction | None, int | None], Step]
-"""Takes what is durable of an id, and a new producer id if there is one."""
+"""Takes the durable state of an id, and a new producer id if there is one."""
 
 
 @implementer(ILeadershipListener)
@@ -50,11 +51,11 @@ class TransactionCoordinator:
     """
     All transactional ids that this broker coordinates.
 
-    Every method may refuse with COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS, and with
-    CONCURRENT_TRANSACTIONS while something else of the same id is not durable yet; all of these can be tried again.
+    Every method may raise COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS, and
+    CONCURRENT_TRANSACTIONS while another change of the same id is not durable yet; all of these can be retried.
 
     :param wall_ms: ms since 1970.
-    :ivar markers: sends them.
+    :ivar markers: sends the markers.
     :ivar shards: by partition of the internal topic.
     """
 
@@ -78,7 +79,7 @@ class TransactionCoordinator:
     # Looking up.
 
     def partition_of(self, transactional_id: str) -> int:
-        """The partition that holds a transactional id, of those there are or will be."""
+        """The partition of an id; if the topic does not exist yet, the configured number of partitions counts."""
         topic = self._metadata.topic(TRANSACTIONS_TOPIC)
         count = (
             len(topic.partitions) if topic is not None else self.config.get(keys.TRANSACTION_STATE_LOG_NUM_PARTITIONS)
@@ -106,16 +107,16 @@ class TransactionCoordinator:
 
     @property
     def loading(self) -> bool:
-        """Whether some transactional ids are not known yet."""
+        """Whether some shards are still being loaded."""
         return any(shard.loading for shard in self.shards.values())
 
     def active_shards(self) -> Iterator[TransactionShard]:
-        """Those that are loaded."""
+        """The loaded shards."""
         return (shard for shard in list(self.shards.values()) if not shard.loading)
 
     def describe(self, transactional_id: str) -> Transaction:
         """
-        What is durable of a transactional id.
+        The durable state of a transactional id.
 
         :raise ApiError: as :meth:`shard_of`, TRANSACTIONAL_ID_NOT_FOUND.
         """
@@ -134,19 +135,19 @@ class TransactionCoordinator:
         ]
 
     def states(self) -> Counter[str]:
-        """How many transactional ids are in which state."""
+        """Number of transactional ids by state."""
         return Counter(transaction.state.value for transaction in self.transactions())
 
-    # What producers ask.
+    # Requests of producers.
 
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None = None
     ) -> Deferred[ProducerIdAndEpoch]:
         """
-        Let a producer begin: whoever used the id before is fenced, and its transaction aborted.
+        Start a producer: fence the one that used the id before, and abort its transaction.
 
         :param timeout_ms: how long each of its transactions may take.
-        :param expected: who it was so far, if it goes on after an error (KIP-360).
+        :param expected: its present producer id and epoch, if it goes on after an error (KIP-360).
         :raise ApiError: as :meth:`shard_of`; INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED.
         """
         return Deferred.fromCoroutine(self._init(transactional_id, timeout_ms, expected))
@@ -176,10 +177,9 @@ class TransactionCoordinator:
         client_version: int = V1,
     ) -> None:
         """
-        Let partitions take part in the producer's transaction, which begins with the first; all or none. Returns when
-        that is durable.
+        Add partitions to the producer's transaction, all or none; the first begins it. Returns when that is durable.
 
-        :param client_version: V1: the client asks; V2: it wrote to them.
+        :param client_version: V1: the client has sent AddPartitionsToTxn; V2: it has written to them.
         :raise ApiError: as :meth:`shard_of`; INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, POLICY_VIOLATION (too many).
         """
 
@@ -191,7 +191,7 @@ class TransactionCoordinator:
             return step
 
         if client_version >= V2:
-            # Of one producer's batches, which go to several brokers at once, all but one would be refused.
+            # A producer writes to several brokers at once; without waiting, all but one of its requests would fail.
             await self._until_free(transactional_id)
         await self._carry_out(transactional_id, decide)
 
@@ -199,7 +199,7 @@ class TransactionCoordinator:
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode]:
         """
-        Whether partitions take part in the producer's transaction: NONE, or TRANSACTION_ABORTABLE.
+        Whether partitions are part of the producer's transaction: NONE, or TRANSACTION_ABORTABLE.
 
         :raise ApiError: as :meth:`shard_of`; INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED.
         """
@@ -212,7 +212,7 @@ class TransactionCoordinator:
         """
         Commit or abort the producer's transaction.
 
-        :return: when that is durable, who the producer is from now on; markers are yet to be written.
+        :return: the producer's new id and epoch, when the decision is durable; the markers are written later.
         :raise ApiError: as :meth:`shard_of`; INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE.
         """
 
@@ -223,7 +223,7 @@ class TransactionCoordinator:
 
     def time_out(self, transactional_id: str) -> Deferred[Transaction]:
         """
-        Abort a transaction if it took too long.
+        Abort a transaction if it has exceeded its timeout.
 
         :raise ApiError: as :meth:`shard_of`.
         """
@@ -236,10 +236,10 @@ class TransactionCoordinator:
 
         return Deferred.fromCoroutine(self._carry_out(transactional_id, decide))
 
-    # How it is carried out.
+    # Carrying out transitions.
 
     async def _carry_out(self, transactional_id: str, decide: Decide) -> Transaction:
-        """Decide, write what comes out, and give it once it holds."""
+        """Decide on a transition, write its state, and return it when it is durable."""
         fresh_id: int | None = None
         while True:
             shard = self.shard_of(transactional_id)
@@ -249,7 +249,7 @@ class TransactionCoordinator:
             try:
                 step = decide(None if entry is None else entry.current, fresh_id)
             except ProducerIdNeeded:
-                # Meanwhile others may ask for the same: then it is decided by what came of that.
+                # Another request may change the id's state meanwhile, so decide again.
                 fresh_id = await self._ids.allocate()
                 continue
             if step.written:
@@ -259,7 +259,7 @@ class TransactionCoordinator:
             return step.transaction
 
     async def _until_free(self, transactional_id: str) -> None:
-        """Wait a little for what is being written of an id, and for the markers of the transaction before."""
+        """Wait a short time for a pending write of an id, and for the markers of the transaction before."""
         end = self.clock.seconds() + PATIENCE_SECONDS
         while True:
             entry = self.shard_of(transactional_id).entries.get(transactional_id)
@@ -271,7 +271,7 @@ class TransactionCoordinator:
             await entry.settled().addTimeout(left, self.clock, onTimeoutCancel=lambda result, seconds: None)
 
     def _decided(self, shard: TransactionShard, transaction: Transaction) -> None:
-        """That a transaction ends is durable: now its partitions are told."""
+        """Send the markers of a transaction whose commit or abort is durable."""
         if transaction.state is TransactionState.PREPARE_COMMIT:
             self.metrics.committed += 1
         else:
@@ -304,7 +304,7 @@ class TransactionCoordinator:
             self._resign(topic_partition.partition)
 
     def stop(self) -> None:
-        """Take no more requests: the broker is stopping."""
+        """Refuse requests from now on: the broker is stopping."""
         self._stopped = True
         for number in list(self.shards):
             self._resign(number)
@@ -322,7 +322,7 @@ class TransactionCoordinator:
             return
         shard.loading = False
         for entry in list(shard.entries.values()):
-            # What the coordinator before has decided is carried out, whether it has begun to or not.
+            # Complete the transactions whose end the former coordinator has decided.
             if entry.current is not None and entry.current.state in machine.ENDING:
                 self.markers.send(shard, entry.current)
 

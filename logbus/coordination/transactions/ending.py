@@ -1,5 +1,5 @@
 """
-How a transaction ended, as its markers say. Pure.
+The outcome of a transaction, as its markers carry it (Kafka: EndTransactionMarker, TxnMarkerEntry). Pure.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from logbus.coordination.transactions.transaction import Transaction
 @frozen
 class Ending:
     """
-    How a producer's transaction ended.
+    The outcome of a producer's transaction.
 
-    :ivar producer_epoch: what the markers carry: whatever of the producer has an older one is refused from then on.
+    :ivar producer_epoch: the epoch in the markers; batches of the producer with an older one are refused from then on.
     :ivar coordinator_epoch: the leader epoch of the partition of ``__transaction_state``.
-    :ivar version: how the client works, V1 or V2.
+    :ivar version: the client's transaction version, V1 or V2.
     """
 
     producer_id: int
@@ -28,7 +28,7 @@ class Ending:
 
     @classmethod
     def of(cls, transaction: Transaction, coordinator_epoch: int) -> Ending:
-        """The one that was decided."""
+        """The outcome in the state of a transaction whose end is decided."""
         committed = transaction.state is TransactionState.PREPARE_COMMIT
         return cls(
             transaction.producer_id,

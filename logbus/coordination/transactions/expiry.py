@@ -1,5 +1,5 @@
 """
-What time does to transactional ids: a transaction that takes too long is aborted, an id nobody uses is forgotten.
+Aborts transactions that exceed their timeout, and removes transactional ids that have expired, by periodic scans.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from logbus.coordination.transactions.shard import TransactionShard
 from logbus.errors import ApiError
 
 IDS_A_TURN = 1000
-"""How many ids are looked at before the reactor gets a turn."""
+"""Number of ids checked before the reactor gets a turn."""
 
 
 @define(eq=False)
 class Rounds:
     """
-    Something that is done again and again, and never twice at a time.
+    A periodic scan, of which at most one runs at a time.
 
-    :ivar interval: the key that says how many ms lie between two rounds.
+    :ivar interval: the configuration key of the ms between two scans.
     """
 
     coordinator: TransactionCoordinator
@@ -42,12 +42,12 @@ class Rounds:
     _log = Logger()
 
     def start(self) -> None:
-        """Begin after one interval."""
+        """Schedule the first scan, after one interval."""
         interval_ms = self.coordinator.config.get(self.interval)
         self._next = self.coordinator.clock.callLater(interval_ms / 1000, self._begin)
 
     def stop(self) -> None:
-        """No more of it."""
+        """Stop, and cancel a scan that is running."""
         self._stopped = True
         if self._next is not None and self._next.active():
             self._next.cancel()
@@ -60,7 +60,7 @@ class Rounds:
 
     def _failed(self, failure: Failure) -> None:
         if not self._stopped:
-            self._log.failure("a look at transactional ids failed", failure)
+            self._log.failure("a scan of transactional ids failed", failure)
 
     def _ended(self) -> None:
         self._round = None
@@ -70,7 +70,7 @@ class Rounds:
 
 @define(eq=False)
 class TransactionExpiry:
-    """Looks for what is overdue, in the intervals that are configured."""
+    """Runs both scans in the configured intervals."""
 
     coordinator: TransactionCoordinator
     _rounds: tuple[Rounds, Rounds] = field(init=False)
@@ -86,17 +86,17 @@ class TransactionExpiry:
         )
 
     def start(self) -> None:
-        """Begin the rounds."""
+        """Start both scans."""
         for rounds in self._rounds:
             rounds.start()
 
     def stop(self) -> None:
-        """End them."""
+        """Stop both scans."""
         for rounds in self._rounds:
             rounds.stop()
 
     async def abort_overdue(self) -> None:
-        """Abort the transactions that took longer than they may."""
+        """Abort the transactions that have exceeded their timeout."""
         now_ms = self.coordinator.wall_ms()
         left = IDS_A_TURN
         for shard in self.coordinator.active_shards():
@@ -114,14 +114,14 @@ class TransactionExpiry:
         def aborted(_: object) -> None:
             self.coordinator.metrics.timed_out += 1
             self._log.info(
-                "transactional id {id}: the transaction took more than {timeout} ms and is aborted",
+                "transactional id {id}: the transaction exceeded its timeout of {timeout} ms and is aborted",
                 id=named(transactional_id),
                 timeout=timeout_ms,
             )
 
         def refused(failure: Failure) -> None:
             failure.trap(ApiError)
-            # The next round tries again, or somebody else has ended it.
+            # The next scan tries again, unless the producer has ended the transaction.
             self._log.debug(
                 "transactional id {id} cannot be aborted: {why}",
                 id=named(transactional_id),
@@ -133,7 +133,7 @@ class TransactionExpiry:
         )
 
     async def forget_unused(self) -> None:
-        """Forget the ids that nobody used for long."""
+        """Remove the ids that have expired."""
         now_ms = self.coordinator.wall_ms()
         expiration_ms = self.coordinator.config.get(keys.TRANSACTIONAL_ID_EXPIRATION_MS)
         for shard in self.coordinator.active_shards():
@@ -153,4 +153,4 @@ class TransactionExpiry:
             return
         shard.forget(stale)
         self.coordinator.metrics.expired += len(stale)
-        self._log.info("{count} transactional ids were not used for long and are forgotten", count=len(stale))
+        self._log.info("{count} transactional ids have expired and are removed", count=len(stale))

@@ -1,8 +1,8 @@
 """
-Hanging transactions: open in a partition, and no coordinator is going to end them there (KIP-664).
+Checks whether a client may abort a hanging transaction: one open in a partition that no coordinator will end (KIP-664).
 
-Only the coordinator of a transaction may end it.  A client may only abort one that hangs: otherwise it could show one
-half of a transaction to readers, hide the other, and fence producers with epochs that they never had.
+Only the coordinator of a transaction may end it, except that a client may abort one that hangs. Otherwise a client
+could make a part of a transaction visible, hide the rest, and fence producers with epochs that they never had.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import TopicPartition
 
 MOST_PARTITIONS = 1000
-"""How many partitions a client names in one request at most; tools name one."""
+"""Limit of the partitions in a client's request; tools name one."""
 
 Request = tuple[Ending, Collection[TopicPartition]]
 Verdicts = dict[TopicPartition, ErrorCode]
@@ -37,7 +37,7 @@ class _Open(NamedTuple):
 @define(eq=False)
 class HangingTransactions:
     """
-    Which transactions a client may abort.
+    Decides which transactions a client may abort.
 
     :param internal_topics: topics that only brokers write to.
     """
@@ -49,19 +49,19 @@ class HangingTransactions:
 
     async def verdicts(self, requests: Sequence[Request]) -> list[Verdicts]:
         """
-        Look at markers that a client wants to have written.
+        Check the markers in a client's request.
 
-        :return: for each request the partitions where no marker is to be written, and why. For the others it must be
-            written in this turn of the reactor.
+        :return: for each request the partitions where no marker is to be written, with an error. In the others it must
+            be written in this turn of the reactor.
 
             * NONE: the producer has no transaction open there in this epoch, so that there is nothing to do;
             * TOPIC_AUTHORIZATION_FAILED: an internal topic;
-            * CLUSTER_AUTHORIZATION_FAILED: its coordinator ends the transaction, or it is to be committed;
-            * UNKNOWN_PRODUCER_ID, INVALID_PRODUCER_EPOCH: nobody has written there as this producer, in this epoch;
+            * CLUSTER_AUTHORIZATION_FAILED: its coordinator will end the transaction, or the marker is a commit;
+            * UNKNOWN_PRODUCER_ID, INVALID_PRODUCER_EPOCH: this producer, in this epoch, has not written there;
             * INVALID_REQUEST: the coordinator epoch is above that of the producer's last marker there, or there are
               too many partitions;
-            * COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: nobody can tell now, try again;
-            * what else the leader of a partition says.
+            * COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: it is unknown now, the client may retry;
+            * any other error of the leader of a partition.
         """
         found: list[Verdicts] = [{} for _ in requests]
         if sum(len(partitions) for _, partitions in requests) > MOST_PARTITIONS:
@@ -83,7 +83,7 @@ class HangingTransactions:
         try:
             known = await self._lookup.partitions_to_end({requests[each.number][0].producer_id for each in candidates})
         except ApiError as e:
-            self._log.info("whether a transaction hangs cannot be told: {error}", error=e)
+            self._log.info("it cannot be determined whether a transaction hangs: {error}", error=e)
             for number, partition, _ in candidates:
                 found[number][partition] = e.code
             return found
@@ -92,7 +92,7 @@ class HangingTransactions:
             try:
                 if partition in known.get(ending.producer_id, ()):
                     raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "its coordinator ends it")
-                # It may have ended meanwhile, and the next one begun.
+                # It may have ended meanwhile, and the next one may have begun.
                 if self._open_since(ending, partition) != since:
                     raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "it does not hang")
             except ApiError as e:
@@ -108,7 +108,7 @@ class HangingTransactions:
 
     def _open_since(self, ending: Ending, partition: TopicPartition) -> int | None:
         """
-        Where the transaction began that is to be aborted; None: none is open.
+        First offset of the transaction to abort; None: none is open.
 
         :raise ApiError: see :meth:`verdicts`.
         """
@@ -125,6 +125,6 @@ class HangingTransactions:
         if entry.epoch != ending.producer_epoch:
             raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH, f"the producer's epoch is {entry.epoch}")
         if ending.coordinator_epoch > max(entry.coordinator_epoch, 0):
-            # The real coordinator would be refused from then on, if its epoch is lower.
+            # Otherwise the real coordinator, with a lower epoch, would be refused from then on.
             raise ApiError(ErrorCode.INVALID_REQUEST, "no coordinator of that epoch has ended a transaction here")
         return entry.open_since

@@ -1,5 +1,5 @@
 """
-How much a broker coordinates: names cost nothing, and clients could think of any number of them.
+Limits the transactional ids and open partitions of a broker, since a client can invent ids without cost.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from logbus.coordination.transactions.shard import TransactionShard
 from logbus.errors import ApiError, ErrorCode
 
 COMPLAINT_SECONDS = 60.0
-"""How often the log says that there is too much of something."""
+"""Interval between warnings that requests are refused."""
 
 
 @define(eq=False)
 class Limits:
-    """Refuses what would be too much; the log says so now and then."""
+    """The limits ``transactional.id.max.count`` and ``transaction.max.open.partitions``, with an occasional warning."""
 
     _config: ConfigView
     _clock: IReactorTime
@@ -30,18 +30,18 @@ class Limits:
 
     def check_ids(self, shards: Iterable[TransactionShard]) -> None:
         """
-        Refuse one more transactional id.
+        Refuse a new transactional id if the limit is reached.
 
-        :raise ApiError: COORDINATOR_NOT_AVAILABLE: there are as many as there may be; others may go.
+        :raise ApiError: COORDINATOR_NOT_AVAILABLE: the client may retry, since other ids may expire.
         """
         count = sum(len(shard.entries) for shard in shards)
         self._check(count + 1, keys.TRANSACTIONAL_ID_MAX_COUNT, "transactional ids")
 
     def check_partitions(self, shards: Iterable[TransactionShard], more: int) -> None:
         """
-        Refuse partitions beyond what all transactions together may have.
+        Refuse more partitions in open transactions if the limit would be exceeded.
 
-        :raise ApiError: COORDINATOR_NOT_AVAILABLE: when some have ended, others may begin.
+        :raise ApiError: COORDINATOR_NOT_AVAILABLE: the client may retry, when other transactions have ended.
         """
         count = sum(shard.partitions for shard in shards)
         self._check(count + more, keys.TRANSACTION_MAX_OPEN_PARTITIONS, "partitions in open transactions")

@@ -1,5 +1,5 @@
 """
-How a shard comes back: its log is read, and nothing is done before what it says is known to last.
+Loads a shard of transactional ids from its log, and waits until everything read is durable (Kafka: CoordinatorLoader).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from logbus.coordination.transactions.transaction import Transaction
 from logbus.errors import ApiError
 
 RETRY_SECONDS = 0.5
-"""How long to wait with what is not known to last."""
+"""Delay before durability is checked again."""
 
 _log = Logger()
 
@@ -25,12 +25,12 @@ _log = Logger()
 @define
 class TransactionMetrics:
     """
-    What happened so far.
+    Counters of the transaction coordinator.
 
     :ivar committed: transactions whose commit was decided; ``aborted``: whose abort was.
-    :ivar timed_out: those of the latter that took too long.
-    :ivar expired: transactional ids forgotten for their age.
-    :ivar loads: partitions read back; ``load_seconds`` is what that took, ``damaged`` how much was passed over.
+    :ivar timed_out: aborted transactions that had exceeded their timeout.
+    :ivar expired: transactional ids that have expired.
+    :ivar loads: partitions loaded, in ``load_seconds`` in all; ``damaged`` places were skipped.
     """
 
     committed: int = 0
@@ -50,11 +50,11 @@ async def load(
     wanted: Callable[[], bool],
 ) -> bool:
     """
-    Read a shard back.
+    Load a shard.
 
     :param slice_bytes: how much is read at a time.
-    :param wanted: asked at every turn; False calls it off.
-    :return: whether it is all there.
+    :param wanted: called at every turn; False cancels the load.
+    :return: whether the load is complete.
     """
     began = clock.seconds()
     found: dict[str, Transaction] = {}
@@ -68,13 +68,16 @@ async def load(
 
     loaded = await shard.log.load(take_in, slice_bytes, wanted)
     metrics.damaged += loaded.skipped
-    # A former leader may have written what is not on all in-sync replicas. Acting on it would be wrong if it got lost.
+    # A former leader may have written records that are not on all in-sync replicas yet. Acting on records that are lost
+    # later would be wrong.
     while wanted():
         try:
             await shard.log.durable()
             break
         except ApiError as e:
-            _log.warn("{partition}: loading waits: {why}", partition=shard.log.replica.topic_partition, why=e)
+            _log.warn(
+                "{partition}: the load waits for durability: {why}", partition=shard.log.replica.topic_partition, why=e
+            )
             await deferLater(clock, RETRY_SECONDS)
     if not wanted():
         return False
@@ -85,8 +88,8 @@ async def load(
     metrics.load_seconds += seconds
     if loaded.records or loaded.skipped:
         _log.info(
-            "{partition}: {ids} transactional ids are back, {ongoing} of them with a transaction, of {records} records,"
-            " after {seconds:.3f} s",
+            "{partition}: loaded {ids} transactional ids, {ongoing} of them with an ongoing transaction, from {records}"
+            " records in {seconds:.3f} s",
             partition=shard.log.replica.topic_partition,
             ids=len(shard.entries),
             ongoing=len(shard.ongoing),

@@ -1,7 +1,7 @@
 """
-What the coordinators of all brokers know of producers, by producer id (KIP-664).
+Finds the ongoing transactions of producer ids at the coordinators of all brokers (KIP-664).
 
-A marker names a producer id, and a coordinator is found by transactional id.  So all of them are asked: with
+A marker names a producer id, but a coordinator is found by transactional id. So all coordinators are asked: with
 ListTransactions for the transactional ids of the producers, and with DescribeTransactions for their partitions.
 """
 
@@ -32,7 +32,7 @@ Known = Mapping[int, frozenset[TopicPartition]]
 
 @define(eq=False)
 class TransactionLookup:
-    """Asks all coordinators."""
+    """Queries all coordinators."""
 
     _broker_id: int
     _metadata: ClusterMetadata
@@ -41,11 +41,11 @@ class TransactionLookup:
 
     async def partitions_to_end(self, producer_ids: Collection[int]) -> Known:
         """
-        Where coordinators have to end transactions of producers.
+        The partitions in which coordinators will end transactions of some producers.
 
-        :return: by producer id the partitions of its transaction that have no marker yet, perhaps none. A producer that
-            no coordinator knows is not in it.
-        :raise ApiError: not all coordinators could be asked: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS.
+        :return: by producer id, the partitions of its transaction without a marker, perhaps none. Producers that no
+            coordinator knows are missing.
+        :raise ApiError: not all coordinators answered: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS.
         """
         before = self._leaders()
         asking = [Deferred.fromCoroutine(self._ask(leader, producer_ids)) for leader in sorted({n for n, _ in before})]

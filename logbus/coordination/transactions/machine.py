@@ -1,13 +1,13 @@
 """
-What becomes of one transactional id, whatever is asked: decisions without a reactor, by the table of states. Pure.
+The state machine of a transactional id (Kafka: TransactionCoordinator, TransactionMetadata). Pure.
 
-Each function takes what is durable of the id, what is asked and the time, and gives a :class:`Step`: the state to
-write, and what to answer once it is durable. Nothing changes before that: what could not be written is decided again
-from the same state, and comes out the same.
+Each function takes the durable state of the id, a request and the time, and returns a :class:`Step`: the state to
+write, and the response to send when it is durable. Nothing changes before that, so a failed write can be decided again
+with the same result.
 
-Epochs are what fences. Whoever begins with an id gets a new epoch, and so does every transaction of a client that works
-by :data:`.V2`; whatever carries an older one is refused. The greatest epoch goes to no producer, so that the one before
-can be fenced; then the id gets another producer id.
+Producers are fenced by epochs. A producer that starts gets a new epoch, and so does every transaction of a V2 client
+(KIP-890); requests and batches with an older one are refused. No producer gets the greatest epoch, so that its
+predecessor can still be fenced; then the id gets another producer id.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ __all__ = [
     "verified",
 ]
 
-# Partitions take part.
+# Adding partitions.
 
 
 def added(
@@ -72,9 +72,9 @@ def added(
     now_ms: int,
 ) -> Step:
     """
-    Partitions take part in the transaction, which begins with the first.
+    Add partitions to the transaction, which begins with the first.
 
-    :param most: how many may take part.
+    :param most: the limit of partitions in a transaction.
     :raise ApiError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, POLICY_VIOLATION.
     """
     now = known(now)
@@ -107,7 +107,7 @@ def verified(
     now: Transaction | None, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
 ) -> Mapping[TopicPartition, ErrorCode]:
     """
-    Whether partitions take part: NONE, or TRANSACTION_ABORTABLE.
+    Whether partitions are part of the transaction: NONE, or TRANSACTION_ABORTABLE.
 
     :raise ApiError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
@@ -122,7 +122,7 @@ def verified(
     }
 
 
-# The end.
+# Ending.
 
 
 def ended(
@@ -134,7 +134,7 @@ def ended(
     now_ms: int,
 ) -> Step:
     """
-    The producer commits or aborts, perhaps for the second time, because it did not hear the answer.
+    Commit or abort the transaction; may be a retry after a lost response.
 
     :param client_version: V2: the next transaction gets another epoch.
     :raise ApiError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
@@ -155,13 +155,13 @@ def ended(
     if as_before and again is (now.client_version >= V2):
         return Step(now, written=False)
     if client_version >= V2 and not commit and not again:
-        # It wrote, and cannot know whether any partition came to take part.
+        # The producer cannot know whether one of its batches has added a partition.
         return _decided(now, commit, client_version, fresh_id, now_ms)
     raise _not_so(now, commit)
 
 
 def _is_again(now: Transaction, producer: ProducerIdAndEpoch) -> bool:
-    """Whether a client that works by V2 has ended this transaction, and did not hear of its new epoch."""
+    """Whether a V2 client has ended this transaction before, and missed the response with its new epoch."""
     if now.client_version < V2 or now.state is TransactionState.ONGOING or now.state is TransactionState.EMPTY:
         return False
     if producer == (now.producer_id, now.producer_epoch - 1):
@@ -179,7 +179,7 @@ def _not_so(now: Transaction, commit: bool) -> ApiError:
 def _decided(now: Transaction, commit: bool, client_version: int, fresh_id: int | None, now_ms: int) -> Step:
     changes: dict[str, Any] = {}
     if client_version >= V2:
-        # The markers carry the new epoch: whatever of this transaction comes after them is refused.
+        # The markers carry the new epoch, so batches of this transaction that arrive after them are refused.
         changes = {
             "producer_epoch": now.producer_epoch + 1,
             "last_producer_epoch": now.producer_epoch,
@@ -198,7 +198,7 @@ def _decided(now: Transaction, commit: bool, client_version: int, fresh_id: int 
 
 
 def completed(now: Transaction, now_ms: int) -> Transaction:
-    """All markers are there."""
+    """Complete the transaction: all markers are written."""
     producer = producer_after(now)
     return evolve(
         now,

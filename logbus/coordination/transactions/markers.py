@@ -1,9 +1,9 @@
 """
-How partitions hear of the end of a transaction: markers on their way to the leaders, until all have arrived.
+Sends the markers of ended transactions to the leaders of their partitions (Kafka: TransactionMarkerChannelManager).
 
-The decision is durable before: whoever coordinates goes on sending until each partition has its marker, is gone, or
-says that a newer coordinator was there. What cannot be delivered now is tried again after a while, at whoever leads by
-then. Nothing is held but the transactions themselves.
+The decision is durable before. The coordinator sends until each partition has its marker, is deleted, or answers that
+it has seen a newer coordinator. Failed markers are sent again after a delay, to the leader at that time. The state kept
+in memory is that of the transactions only.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from logbus.wire.messages.transactions import WriteTxnMarkersRequest, WriteTxnMa
 
 MARKERS = "markers"
 WAYS = 4
-"""Connections to each broker: a partition that cannot take its marker yet holds up what is behind it on one."""
+"""Connections to each broker: a partition whose marker must wait delays later markers on one connection only."""
 
 MOST_A_REQUEST = 500
-"""How many partitions one request names."""
+"""Maximum number of partitions in one request."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
-"""Seconds before what could not be delivered is tried again."""
+"""Seconds before failed markers are sent again; the pause doubles up to the longest."""
 
 NEWER = ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
@@ -46,10 +46,10 @@ NEWER = ErrorCode.TRANSACTION_COORDINATOR_FENCED
 @define(eq=False)
 class Delivery:
     """
-    One transaction whose markers are on their way.
+    A transaction whose markers are being sent (Kafka: PendingCompleteTxn).
 
-    :ivar left: the partitions that have none yet.
-    :ivar waiting: those of them that are tried again when :attr:`timer` is due.
+    :ivar left: the partitions without a marker.
+    :ivar waiting: the partitions that are tried again when :attr:`timer` fires.
     """
 
     shard: TransactionShard
@@ -68,7 +68,7 @@ Batch = Sequence[tuple[Delivery, list[TopicPartition]]]
 @define(eq=False, repr=False)
 class MarkerSender:
     """
-    Sends markers, in as few requests as there are brokers and turns.
+    Sends markers, batched by broker.
 
     :ivar wall_ms: ms since 1970.
     """
@@ -89,34 +89,34 @@ class MarkerSender:
 
     @property
     def transactions(self) -> int:
-        """How many transactions have markers on their way."""
+        """Number of transactions whose markers are being sent."""
         return len(self._deliveries)
 
     @property
     def partitions(self) -> int:
-        """How many markers are on their way."""
+        """Number of markers being sent."""
         return sum(len(delivery.left) for delivery in self._deliveries.values())
 
     def left(self, transactional_id: str) -> frozenset[TopicPartition] | None:
-        """The partitions of a transaction that have no marker yet; None: none of its markers is on its way."""
+        """The partitions of a transaction without a marker; None: its markers are not being sent."""
         delivery = self._deliveries.get(transactional_id)
         return None if delivery is None else frozenset(delivery.left)
 
     def send(self, shard: TransactionShard, transaction: Transaction) -> None:
-        """See to it that all partitions of a transaction have their marker, and that it is written that they have."""
+        """Send a transaction's markers to all its partitions, then write its completion."""
         delivery = Delivery(shard, transaction, Ending.of(transaction, shard.epoch), set(transaction.partitions))
         self._deliveries[transaction.transactional_id] = delivery
         self._route(delivery, set(delivery.left))
         self._look(delivery)
 
     def give_up(self, shard: TransactionShard) -> None:
-        """Another broker coordinates these: it sends their markers again."""
+        """Drop the transactions of a shard that moves to another broker, which sends their markers again."""
         for delivery in list(self._deliveries.values()):
             if delivery.shard is shard:
                 self._drop(delivery)
 
     def stop(self) -> None:
-        """Send nothing any more."""
+        """Drop all transactions."""
         for delivery in list(self._deliveries.values()):
             self._drop(delivery)
 
@@ -128,20 +128,20 @@ class MarkerSender:
         if self._deliveries.get(transactional_id) is delivery:
             del self._deliveries[transactional_id]
 
-    # To whom.
+    # Routing.
 
     def _route(self, delivery: Delivery, partitions: Collection[TopicPartition]) -> None:
-        """Put partitions on the way to those who lead them."""
+        """Queue markers for the leaders of their partitions, or write them here."""
         if not self._is_up_to_date(delivery.shard):
             self._later(delivery, partitions)
             return
         here: list[TopicPartition] = []
         touched: dict[int, None] = {}
-        # In an order that does not hang on how the process hashes: what happens can be made to happen again.
+        # Sorted, so that the order does not depend on hashes and runs can be reproduced.
         for partition in sorted(partitions):
             image = self.metadata.partition(partition)
             if image is None:
-                # Deleted: nobody waits for the end of a transaction there.
+                # The topic is deleted.
                 delivery.left.discard(partition)
             elif image.leader == self.broker_id:
                 here.append(partition)
@@ -152,7 +152,7 @@ class MarkerSender:
                 touched[image.leader] = None
         if here:
             written = self.writer.write(delivery.ending, here)
-            # A producer's next transaction waits until this one is complete: not for a turn if that can be said now.
+            # The producer's next transaction waits for the completion, so do not defer it if it is known now.
             told = self._written if written.called else self._written_later
             written.addCallback(told, delivery).addErrback(self._failed)
         for broker_id in touched:
@@ -160,8 +160,8 @@ class MarkerSender:
 
     def _is_up_to_date(self, shard: TransactionShard) -> bool:
         """
-        Whether what is known of the cluster is no older than our leadership: roles are given before they are shown,
-        and what is not shown yet must not be taken for deleted.
+        Whether the metadata is at least as new as this broker's leadership. A broker becomes the leader before its
+        metadata shows it, and a topic that the metadata does not show yet must not be taken for deleted.
         """
         image = self.metadata.partition(shard.log.replica.topic_partition)
         return image is not None and image.leader == self.broker_id and image.leader_epoch >= shard.epoch
@@ -187,7 +187,7 @@ class MarkerSender:
     # To other brokers.
 
     def _dispatch(self, broker_id: int) -> None:
-        """Send what waits for a broker, as long as there is a way that is free."""
+        """Send queued markers to a broker while one of its connections is free."""
         queue, busy = self._queues[broker_id], self._busy[broker_id]
         while queue and len(busy) < WAYS:
             batch: dict[str, tuple[Delivery, list[TopicPartition]]] = {}
@@ -211,7 +211,7 @@ class MarkerSender:
 
     def _answered(self, result: WriteTxnMarkersResponse | Failure, broker_id: int, way: int, batch: Batch) -> None:
         self._busy[broker_id].discard(way)
-        # What is not in the answer is as good as not answered.
+        # A partition that is missing in the response counts as unanswered.
         problem = self._problem(result, broker_id) if isinstance(result, Failure) else ErrorCode.NETWORK_EXCEPTION
         found = {} if isinstance(result, Failure) else outcomes_in(result)
         for delivery, some in batch:
@@ -223,16 +223,16 @@ class MarkerSender:
         self._dispatch(broker_id)
 
     def _problem(self, failure: Failure, broker_id: int) -> ErrorCode:
-        """Why a broker did not answer. Whatever it is, the transactions must not be forgotten."""
+        """The error of a failed request. Whatever it is, the markers are sent again."""
         if isinstance(failure.value, ApiError):
             return failure.value.code
         self._log.error("markers for broker {broker} cannot be sent: {why!r}", broker=broker_id, why=failure.value)
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
-    # What came of it.
+    # Results.
 
     def _written_later(self, outcomes: Mapping[TopicPartition, ErrorCode], delivery: Delivery) -> None:
-        # What follows writes, perhaps to partitions that somebody is just reading: it has a turn of its own.
+        # The completion writes to a partition that a caller may just be reading, so it gets a turn of its own.
         self.timers.call_later(0, lambda: self._written(outcomes, delivery))
 
     def _written(self, outcomes: Mapping[TopicPartition, ErrorCode], delivery: Delivery) -> None:
@@ -243,13 +243,13 @@ class MarkerSender:
             if code is ErrorCode.NONE:
                 delivery.left.discard(partition)
             elif code is NEWER:
-                self._say(delivery, partition, code, "a newer coordinator was there; this one sends no more")
+                self._say(delivery, partition, code, "it has a marker of a newer coordinator; this one stops")
                 self._drop(delivery)
                 return
             elif code is ErrorCode.INVALID_PRODUCER_EPOCH:
-                # Whoever wrote with a newer epoch there has ended this transaction, or could not have begun. Should it
-                # be that we were deposed, that the markers are there cannot be written, either.
-                self._say(delivery, partition, code, "its producer went on meanwhile")
+                # A newer epoch in the partition implies that this transaction has ended there. If this broker is no
+                # longer the coordinator, it cannot write the completion, either.
+                self._say(delivery, partition, code, "its producer has a newer epoch there")
                 delivery.left.discard(partition)
             else:
                 again.append(partition)
@@ -258,7 +258,7 @@ class MarkerSender:
         self._look(delivery)
 
     def _look(self, delivery: Delivery) -> None:
-        """Write that all markers are there, if they are."""
+        """Write the completion if all markers are written."""
         if delivery.over or delivery.left:
             return
         shard, transaction = delivery.shard, delivery.transaction

@@ -1,5 +1,6 @@
 """
-How partitions take part in a transaction, asked from any broker: the coordinator may be here, or somewhere else.
+Adds partitions to transactions, or verifies that they were added, at the transaction's coordinator, here or on another
+broker (KIP-890; Kafka: AddPartitionsToTxnManager).
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from logbus.wire.messages.transactions import (
 
 PARTICIPATION = "participation"
 WAYS = 4
-"""Connections to each coordinator: what waits for a transaction before it holds up what is behind it on one."""
+"""Connections to each coordinator: a request that must wait delays later ones on one connection only."""
 
 MOST_A_REQUEST = 100
-"""How many transactions one request names."""
+"""Maximum number of transactions in one request."""
 
 Outcomes = Mapping[TopicPartition, ErrorCode]
 
@@ -40,11 +41,11 @@ Outcomes = Mapping[TopicPartition, ErrorCode]
 @frozen
 class RetryBackoff:
     """
-    How those who lead partitions ask again while the producer's last transaction is being ended, instead of the
-    producer (Kafka's ``ReplicaManager``).
+    How the leader of a partition retries on behalf of the producer while the producer's last transaction is being
+    completed (Kafka: ReplicaManager).
 
     :ivar seconds: between two attempts.
-    :ivar most_seconds: after which no more are made.
+    :ivar most_seconds: time limit of all attempts.
     """
 
     seconds: float
@@ -69,16 +70,16 @@ class _Question:
         return dict.fromkeys(self.partitions, _for_producers(code))
 
     def settle(self, outcomes: Outcomes) -> None:
-        if not self.answer.called:  # Who asked may be gone.
+        if not self.answer.called:  # The caller may have cancelled.
             self.answer.callback(outcomes)
 
 
 @define(eq=False)
 class TransactionParticipation:
     """
-    Asks the coordinators of transactions, on behalf of those who lead partitions.
+    Sends AddPartitionsToTxn to the coordinators of transactions, for the leaders of partitions.
 
-    Questions for the same broker go together, as many as came since the last request.
+    Requests for the same broker are batched while its connections are busy.
     """
 
     _broker_id: int
@@ -98,14 +99,14 @@ class TransactionParticipation:
         add: bool,
     ) -> Deferred[Outcomes]:
         """
-        Let partitions take part in a producer's transaction, or ask whether they do.
+        Add partitions to a producer's transaction, or verify that they are part of it.
 
-        :param add: True: they take part from now on, since records of the transaction came (V2); False: only look.
-        :return: fires with NONE or an error for each; it never fails. TRANSACTION_ABORTABLE: it does not take part
-            (clients that do not know that: INVALID_TXN_STATE); INVALID_PRODUCER_EPOCH: a newer producer has the id;
+        :param add: True: add them, since records of the transaction have arrived (V2); False: only verify.
+        :return: fires with NONE or an error for each; it never fails. TRANSACTION_ABORTABLE: it is not part of it
+            (for older clients INVALID_TXN_STATE); INVALID_PRODUCER_EPOCH: a newer producer has the id;
             INVALID_PRODUCER_ID_MAPPING: the id is not that producer's; CONCURRENT_TRANSACTIONS,
             COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, NETWORK_EXCEPTION,
-            REQUEST_TIMED_OUT: not now, try again; INVALID_REQUEST, INVALID_TXN_STATE, POLICY_VIOLATION: not at all.
+            REQUEST_TIMED_OUT: may be retried; INVALID_REQUEST, INVALID_TXN_STATE, POLICY_VIOLATION: may not.
         """
         producer = ProducerIdAndEpoch(producer_id, producer_epoch)
         question = _Question(transactional_id, producer, frozenset(partitions), add, Deferred())
@@ -129,14 +130,14 @@ class TransactionParticipation:
         except ApiError as e:
             return question.all(e.code)
         except CancelledError:
-            raise  # Who asked is gone.
+            raise  # The caller has cancelled.
         except Exception:
-            self._log.failure("a transaction cannot be asked about")
+            self._log.failure("partitions cannot be added to a transaction, or verified")
             return question.all(ErrorCode.UNKNOWN_SERVER_ERROR)
         return question.all(ErrorCode.NONE)
 
     def _dispatch(self, broker_id: int) -> None:
-        """Send what waits for a broker, as long as there is a way that is free."""
+        """Send queued requests to a broker while one of its connections is free."""
         queue, busy = self._queues[broker_id], self._busy[broker_id]
         while queue and len(busy) < WAYS:
             batch = _batch(queue)
@@ -153,7 +154,7 @@ class TransactionParticipation:
         except ApiError as e:
             asked = fail(e)
         asked.addBoth(self._answered, broker_id, way, batch).addErrback(
-            lambda failure: self._log.failure("the answer of a coordinator cannot be used", failure)
+            lambda failure: self._log.failure("a coordinator's response cannot be processed", failure)
         )
 
     def _answered(
@@ -167,20 +168,20 @@ class TransactionParticipation:
         self._dispatch(broker_id)
 
     def _problem(self, result: AddPartitionsToTxnResponse | Failure, broker_id: int) -> ErrorCode:
-        """What to say of that which is not in the answer."""
+        """The error for partitions that are missing in the response."""
         if not isinstance(result, Failure):
             if result.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-                return ErrorCode.INVALID_TXN_STATE  # That brokers do not know each other is not the producer's affair.
+                return ErrorCode.INVALID_TXN_STATE  # Authorization between brokers does not concern the producer.
             return error_of(result.error_code).code if result.error_code else ErrorCode.NETWORK_EXCEPTION
         if isinstance(result.value, ApiError):
             code = result.value.code
             return ErrorCode.COORDINATOR_NOT_AVAILABLE if code is ErrorCode.BROKER_NOT_AVAILABLE else code
-        self._log.error("broker {broker} cannot be asked: {why!r}", broker=broker_id, why=result.value)
+        self._log.error("the request to broker {broker} failed: {why!r}", broker=broker_id, why=result.value)
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _batch(queue: deque[_Question]) -> dict[str, _Question]:
-    """The next questions, one for each transactional id; those behind one of the same id wait."""
+    """The next requests, at most one for each transactional id; later ones of the same id stay queued."""
     batch: dict[str, _Question] = {}
     passed: list[_Question] = []
     while queue and len(batch) < MOST_A_REQUEST:
@@ -207,7 +208,7 @@ def _spelled(question: _Question) -> AddPartitionsToTxnTransaction:
 
 
 def _for_producers(code: ErrorCode) -> ErrorCode:
-    """Those who write hear of a newer producer by the word that Produce has for it."""
+    """The error code as Produce names it: producers do not know PRODUCER_FENCED."""
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code
 
 

@@ -1,7 +1,7 @@
 """
-Transactional ids as records of ``__transaction_state``, and back. Pure.
+Encodes and decodes the records of ``__transaction_state`` (Kafka: TransactionLog). Pure.
 
-What is written is what Kafka 4 writes, so that either can go on with the other's log.
+The versions are those of Kafka 4, so that each can load the other's log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STATUS = {
     TransactionState.COMPLETE_COMMIT: 4,
     TransactionState.COMPLETE_ABORT: 5,
 }
-"""Kafka's numbers for the states that are written."""
+"""Kafka's ids of the states that are written."""
 
 _STATES = {number: state for state, number in STATUS.items()}
 
@@ -43,7 +43,7 @@ def encode_key(transactional_id: str) -> bytes:
 
 
 def encode_value(transaction: Transaction) -> bytes:
-    """The value of the record that says what is known of an id."""
+    """The value of the record of an id's state."""
     by_topic: dict[str, list[int]] = defaultdict(list)
     for topic, partition in sorted(transaction.partitions):
         by_topic[topic].append(partition)
@@ -68,7 +68,7 @@ def decode_key(key: bytes | None) -> str:
     """
     The transactional id of a record.
 
-    :raise DecodeError: it is none that we know how to read.
+    :raise DecodeError: it cannot be decoded.
     """
     if key is None:
         raise DecodeError("a record of a transactional id has no key")
@@ -77,9 +77,9 @@ def decode_key(key: bytes | None) -> str:
 
 def decode_value(transactional_id: str, value: bytes) -> Transaction:
     """
-    What is known of an id. The last epoch of its producer is not written: whoever has it must begin anew.
+    The state of an id in a record. The last producer epoch is not stored: a producer that has it must start anew.
 
-    :raise DecodeError: it cannot be understood.
+    :raise DecodeError: it cannot be decoded.
     """
     found, _ = decode_versioned(TransactionLogValue, value)
     state = _STATES.get(found.transaction_status)

@@ -1,7 +1,7 @@
 """
-One partition of ``__transaction_state`` that this broker leads, with the transactional ids whose state is in it.
+One partition of ``__transaction_state`` led by this broker, with its transactional ids.
 
-A state holds once it is durable. Until then the id is busy: whoever asks for something else is told to come again.
+A state takes effect when it is durable. Until then the id is busy, and other requests for it must be retried.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Entry:
     """
     One transactional id.
 
-    :ivar current: what is durable of it; None: nothing yet.
-    :ivar pending: what is being written; None: nothing is.
-    :ivar waiting: who wants to know when that is settled.
+    :ivar current: its durable state; None: none yet.
+    :ivar pending: the state that is being written, if any.
+    :ivar waiting: fired when the write has succeeded or failed.
     """
 
     current: Transaction | None
@@ -38,11 +38,11 @@ class Entry:
 
     @property
     def at_rest(self) -> Transaction | None:
-        """What is durable of it, if nothing is being written."""
+        """Its durable state, if no write is pending."""
         return self.current if self.pending is None else None
 
     def settled(self) -> Deferred[None]:
-        """Fires when what is written next, or already, is durable, or failed; cancel it to wait no more."""
+        """Fires when the pending or next write is durable, or has failed; may be cancelled."""
         waiting: Deferred[None] = Deferred(self.waiting.remove)
         self.waiting.append(waiting)
         return waiting
@@ -56,11 +56,11 @@ class TransactionShard:
     :ivar number: of the partition.
     :ivar epoch: the leader epoch in which this broker took it over: the coordinator epoch of its markers.
     :ivar entries: by transactional id.
-    :ivar ongoing: the ids with a transaction that is under way.
-    :ivar partitions: how many take part in the transactions that are not over.
-    :ivar loading: the records are not all read yet: requests must be tried again.
-    :ivar closed: the partition is no longer led from here.
-    :ivar decided: told of each commit and abort that holds from now on.
+    :ivar ongoing: the ids with an ongoing transaction.
+    :ivar partitions: number of partitions in transactions that are not complete.
+    :ivar loading: the records are still being read; clients must retry.
+    :ivar closed: this broker no longer leads the partition.
+    :ivar decided: called for each commit and abort whose decision is durable.
     """
 
     number: int
@@ -78,8 +78,8 @@ class TransactionShard:
         """
         Write a state of an id that is not busy.
 
-        :return: fires when it holds; who waits for it may go away.
-        :raise ApiError: see :meth:`.StateLog.append`; it does not hold, though it may be read after a start.
+        :return: fires when it takes effect; may be cancelled.
+        :raise ApiError: see :meth:`.StateLog.append`; it has no effect now, but may be read back by a later load.
         """
         transactional_id = transaction.transactional_id
         try:
@@ -98,7 +98,7 @@ class TransactionShard:
         answer: Deferred[None] = Deferred()
 
         def tell(result: Failure | None) -> None:
-            # Who waited may have gone away; the state holds all the same.
+            # The caller may have cancelled; the state takes effect all the same.
             if not answer.called:
                 answer.callback(result)
 
@@ -118,7 +118,7 @@ class TransactionShard:
         waiting, entry.waiting = entry.waiting, []
         decision = None if failed or transaction.state not in ENDING else transaction
         if waiting or decision is not None:
-            # What follows writes, perhaps to partitions that somebody is just reading: it has a turn of its own.
+            # The callbacks may write to partitions that a caller is just reading, so they get a turn of their own.
             self.log.clock.callLater(0, self._settled, waiting, decision)
         return result
 
@@ -130,7 +130,7 @@ class TransactionShard:
             self.decided(self, decision)
 
     def hold(self, transaction: Transaction, entry: Entry | None = None) -> None:
-        """Let a state that is durable hold."""
+        """Apply a durable state."""
         transactional_id = transaction.transactional_id
         if entry is None:
             entry = self.entries.setdefault(transactional_id, Entry(None))
@@ -144,9 +144,9 @@ class TransactionShard:
 
     def forget(self, transactional_ids: Collection[str]) -> None:
         """
-        Delete ids that are idle.
+        Remove idle ids, by tombstones.
 
-        Those that could not be deleted stay; the log says so.
+        Ids whose tombstones cannot be written stay, with a warning in the log.
         """
         ids: list[str] = []
         records: list[tuple[bytes, bytes | None]] = []
@@ -160,7 +160,7 @@ class TransactionShard:
         try:
             for appended, durable in self.log.append_all(records):
                 durable.addBoth(self._gone, ids[done : done + len(appended)])
-                durable.addErrback(lambda failure: self._log.failure("transactional ids are not forgotten", failure))
+                durable.addErrback(lambda failure: self._log.failure("transactional ids are not removed", failure))
                 done += len(appended)
         except ApiError as e:
             self._gone(Failure(e), ids[done:])
@@ -168,7 +168,7 @@ class TransactionShard:
     def _gone(self, result: Failure | None, transactional_ids: Sequence[str]) -> None:
         if isinstance(result, Failure) and not self.closed:
             self._log.warn(
-                "{partition}: {count} transactional ids cannot be forgotten: {why}",
+                "{partition}: {count} transactional ids cannot be removed: {why}",
                 partition=self.log.replica.topic_partition,
                 count=len(transactional_ids),
                 why=result.getErrorMessage(),

@@ -1,5 +1,5 @@
 """
-Markers in the words of WriteTxnMarkers. Pure.
+Converts markers to requests, and responses to outcomes, of WriteTxnMarkers. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def grouped(partitions: Collection[TopicPartition]) -> dict[str, Sequence[int]]:
 
 
 def spelled(ending: Ending, partitions: Collection[TopicPartition]) -> WritableTxnMarker:
-    """The end of one transaction, for some partitions."""
+    """The marker of one transaction for some partitions, as a part of a request."""
     return WritableTxnMarker(
         producer_id=ending.producer_id,
         producer_epoch=ending.producer_epoch,

@@ -1,5 +1,5 @@
 """
-The states of a transactional id, and the moves between them: one table, on which the code runs. Pure.
+The states of a transactional id and the transitions between them, as a table (Kafka: TransactionState). Pure.
 
 ``docs/ext/moves.py`` draws the diagram of the documentation from :data:`MOVES`.
 """
@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 
 class TransactionState(Enum):
-    """Where a transactional id is, as DescribeTransactions and ListTransactions spell it."""
+    """The state of a transactional id, as DescribeTransactions and ListTransactions name it."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -25,20 +25,20 @@ class TransactionState(Enum):
 
 
 class Event(Enum):
-    """What moves a transactional id, in the words of the diagram."""
+    """An event that changes a transactional id's state, with its label in the diagram."""
 
-    INITIALIZED = "a producer begins, or goes on after an error"
-    ADDED = "a partition takes part"
+    INITIALIZED = "a producer starts, or goes on after an error"
+    ADDED = "a partition is added"
     COMMITTED = "the producer commits"
     ABORTED = "the producer aborts"
-    FENCED = "another producer begins, or time is up"
-    BUMPED = "the epoch is a new one, and the transaction is aborted for it"
-    MARKED = "all partitions have their marker"
-    EXPIRED = "nobody used the id for long"
+    FENCED = "another producer starts, or the transaction times out"
+    BUMPED = "the epoch is increased, and the transaction is aborted"
+    MARKED = "all markers are written"
+    EXPIRED = "the id has expired"
 
 
 class IllegalMove(Exception):
-    """An event that cannot happen in a state: a bug of ours, never a client's fault."""
+    """An event that is not possible in a state: a bug of the broker, never a client's fault."""
 
 
 def _moves(
@@ -50,7 +50,7 @@ def _moves(
 _IDLE = {
     Event.INITIALIZED: TransactionState.EMPTY,
     Event.ADDED: TransactionState.ONGOING,
-    # A client that works by V2 may abort before any partition took part.
+    # A V2 client may abort before any partition is added.
     Event.ABORTED: TransactionState.PREPARE_ABORT,
     Event.EXPIRED: TransactionState.DEAD,
 }
@@ -78,7 +78,7 @@ MOVES = _moves(
         TransactionState.DEAD: {},
     }
 )
-"""Where each event leads from each state."""
+"""The next state, by state and event."""
 
 
 def moved(state: TransactionState, event: Event) -> TransactionState:

@@ -1,5 +1,5 @@
 """
-What a decision about a transactional id comes to, and what all decisions have in common. Pure.
+The result of a decision about a transactional id, and the checks that all decisions share. Pure.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from logbus.coordination.transactions.transaction import (
 from logbus.errors import ApiError, ErrorCode
 
 IDLE = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
-"""No transaction is under way."""
+"""States without a transaction."""
 
 ENDING = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
-"""How it ends is decided; the markers are not all there."""
+"""States in which commit or abort is decided, and markers are being written."""
 
 
 class ProducerIdNeeded(Exception):
-    """It cannot be decided without a new producer id: decide again with one."""
+    """A new producer id is needed: decide again with one."""
 
 
 @frozen
 class Step:
     """
-    What is to be done.
+    The result of a decision (Kafka: TxnTransitMetadata).
 
-    :ivar transaction: the state to write; the one that holds, if there is nothing to write.
-    :ivar written: whether there is.
-    :ivar answer: what to say then: NONE, or CONCURRENT_TRANSACTIONS, if the client has to come again.
+    :ivar transaction: the state to write; the present one, if there is nothing to write.
+    :ivar written: whether there is something to write.
+    :ivar answer: the response after the write: NONE, or CONCURRENT_TRANSACTIONS, if the client has to retry.
     """
 
     transaction: Transaction
@@ -43,7 +43,7 @@ class Step:
 
 
 def is_exhausted(epoch: int) -> bool:
-    """Whether a producer of this epoch cannot get the next one."""
+    """Whether there is no next epoch for a producer of this epoch."""
     return epoch >= LAST_EPOCH - 1
 
 
@@ -59,12 +59,12 @@ def id_of(fresh_id: int | None) -> int:
 
 
 def fenced_error(now: Transaction, epoch: int) -> ApiError:
-    """Whoever has this epoch is not the producer any more, or not yet."""
+    """The error for a producer with another epoch than the present one."""
     return ApiError(ErrorCode.PRODUCER_FENCED, f"epoch {epoch} is not that of the producer, {now.producer_epoch}")
 
 
 def producer_after(ending: Transaction) -> ProducerIdAndEpoch:
-    """Who the producer is, once an end is decided: it may go on as that at once."""
+    """The producer id and epoch after the decided end, with which the producer may go on at once."""
     if ending.next_producer_id != NO_PRODUCER_ID:
         return ProducerIdAndEpoch(ending.next_producer_id, 0)
     return ending.producer
@@ -72,9 +72,9 @@ def producer_after(ending: Transaction) -> ProducerIdAndEpoch:
 
 def known(now: Transaction | None) -> Transaction:
     """
-    What is known of an id.
+    The state of an id that must exist.
 
-    :raise ApiError: INVALID_PRODUCER_ID_MAPPING: nothing.
+    :raise ApiError: INVALID_PRODUCER_ID_MAPPING: it does not.
     """
     if now is None:
         raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "no producer has begun with this transactional id")
@@ -83,7 +83,7 @@ def known(now: Transaction | None) -> Transaction:
 
 def check_producer(now: Transaction, producer: ProducerIdAndEpoch) -> None:
     """
-    Refuse whoever is not the producer.
+    Refuse a request of another producer id or epoch.
 
     :raise ApiError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED.
     """
@@ -98,14 +98,14 @@ def check_producer(now: Transaction, producer: ProducerIdAndEpoch) -> None:
 
 def check_not_ahead(now: Transaction, producer: ProducerIdAndEpoch) -> None:
     """
-    A client that works by V2 begins its next transaction as soon as the end of this one is decided.
+    Refuse the next transaction of a V2 client while the present one is being completed.
 
-    :raise ApiError: CONCURRENT_TRANSACTIONS: it has.
+    :raise ApiError: CONCURRENT_TRANSACTIONS.
     """
     if now.state in ENDING and now.client_version >= V2 and producer == producer_after(now):
         raise concurrent(now)
 
 
 def concurrent(now: Transaction) -> ApiError:
-    """Something else has to be over first."""
+    """The error while the transaction before is not complete."""
     return ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, f"the transaction before is {now.state.value}")

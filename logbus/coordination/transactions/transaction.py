@@ -1,5 +1,5 @@
 """
-What is known of one transactional id: the value that a record of ``__transaction_state`` holds. Pure.
+The state of one transactional id, as a record of ``__transaction_state`` holds it (Kafka: TransactionMetadata). Pure.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from logbus.model import TopicPartition
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 LAST_EPOCH = 32767
-"""The greatest epoch. No producer gets it: it is kept for fencing the one before."""
+"""The greatest epoch. No producer gets it: it is reserved for fencing the one before."""
 
 NO_TIMESTAMP = -1
 
 V1 = 0
-"""The client keeps its epoch from one transaction to the next, and says itself which partitions take part."""
+"""Transaction version 1: the epoch stays the same, and the client adds partitions by AddPartitionsToTxn."""
 
 V2 = 2
-"""The epoch grows with each transaction, and partitions take part by being written to (KIP-890)."""
+"""Transaction version 2 (KIP-890): the epoch grows with each transaction, and writing to a partition adds it."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """Who a producer is: the id in its batches, and which of its lives (or transactions) it is in."""
+    """A producer's id, and the epoch of its present instance (V1) or transaction (V2)."""
 
     producer_id: int
     epoch: int
@@ -37,17 +37,17 @@ class Transaction:
     """
     A transactional id with its last transaction.
 
-    :ivar producer_id: with :attr:`producer_epoch`: who may act for the id; whoever has an older epoch is fenced.
+    :ivar producer_id: with :attr:`producer_epoch`, the producer that may use the id; older epochs are fenced.
     :ivar previous_producer_id: the one before the last change of the producer's identity, −1 if there was none.
-    :ivar next_producer_id: what :attr:`producer_id` becomes once the transaction is complete, since its epochs are
-        used up; −1: it stays.
-    :ivar last_producer_epoch: the epoch before, if its producer may not have heard of the new one and may ask again
-        (KIP-360); −1 if whoever has it is fenced.
+    :ivar next_producer_id: the value of :attr:`producer_id` after the transaction, if its epochs are used up; −1: it
+        stays.
+    :ivar last_producer_epoch: the epoch before, if its producer may have missed the new one and may retry (KIP-360);
+        −1 if it is fenced.
     :ivar timeout_ms: how long a transaction may take.
-    :ivar partitions: those that take part.
+    :ivar partitions: the partitions of the transaction.
     :ivar started_ms: when the transaction began, in ms since 1970, −1 if there is none.
     :ivar updated_ms: when this was written, in ms since 1970.
-    :ivar client_version: how the client works: :data:`V1` or :data:`V2`.
+    :ivar client_version: the client's transaction version: :data:`V1` or :data:`V2`.
     """
 
     transactional_id: str
@@ -65,5 +65,5 @@ class Transaction:
 
     @property
     def producer(self) -> ProducerIdAndEpoch:
-        """Who may act for the id."""
+        """The producer that may use the id."""
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)

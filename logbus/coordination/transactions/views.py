@@ -1,5 +1,5 @@
 """
-What is to be seen of transactional ids: which transactions are under way, and for how long. Pure.
+Summarizes transactional ids for metrics and listings: states and durations. Pure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNDER_WAY = frozenset(
 
 def under_way_ms(transaction: Transaction, now_ms: int) -> int | None:
     """
-    For how long a transaction is under way, in ms; None if none is.
+    How long a transaction has been ongoing, in ms; None without one.
 
     :param now_ms: ms since 1970.
     """
@@ -37,17 +37,17 @@ def under_way_ms(transaction: Transaction, now_ms: int) -> int | None:
 @define(eq=False)
 class Census:
     """
-    One look at many transactional ids.
+    A summary of transactional ids.
 
-    :ivar states: how many are in which state, by the state's name.
-    :ivar oldest_ms: for how long the transaction is under way that began first; 0 without any.
+    :ivar states: number of ids by the state's name.
+    :ivar oldest_ms: duration of the oldest transaction; 0 without any.
     """
 
     states: Counter[str] = field(factory=Counter)
     oldest_ms: int = 0
 
     def look(self, transactions: Iterable[Transaction], now_ms: int) -> None:
-        """Take some of them in."""
+        """Add ids to the summary."""
         for each in transactions:
             self.states[each.state.value] += 1
             self.oldest_ms = max(self.oldest_ms, under_way_ms(each, now_ms) or 0)

@@ -1,5 +1,5 @@
 """
-Markers in the partitions that this broker leads: written, and told once they last.
+Writes transaction markers to partitions led by this broker, and reports when they are durable.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class MarkerWriter:
     """
     Writes markers.
 
-    :ivar completed: told of each that lasts in a partition of ``__consumer_offsets``.
-    :ivar timeout_ms: how long one may take to last.
+    :ivar completed: called for each durable marker in a partition of ``__consumer_offsets``.
+    :ivar timeout_ms: how long a marker may take to become durable.
     """
 
     replicas: Replicas
@@ -45,9 +45,9 @@ class MarkerWriter:
 
     def write(self, ending: Ending, partitions: Collection[TopicPartition]) -> Deferred[Outcomes]:
         """
-        Append the marker to partitions.
+        Append a marker to partitions.
 
-        :return: fires when it lasts in all, or will not, with NONE or an error for each; it never fails.
+        :return: fires with NONE or an error for each, when it is durable in all or has failed; it never fails itself.
         """
         outcomes: dict[TopicPartition, ErrorCode] = {}
         waits = [self._write_one(ending, partition, outcomes) for partition in partitions]
@@ -91,7 +91,7 @@ class MarkerWriter:
 
 
 def _timed_out(result: object, seconds: float) -> None:
-    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"a marker did not last after {seconds:g} s")
+    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"a marker was not durable after {seconds:g} s")
 
 
 def _code_of(error: BaseException | None) -> ErrorCode:
