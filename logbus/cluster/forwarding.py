@@ -17,10 +17,12 @@ from logbus.cluster.metadata import ClusterMetadata
 from logbus.cluster.peers import FORWARD, Peers
 from logbus.errors import ApiError, ErrorCode, error_of
 from logbus.net.context import ANONYMOUS
+from logbus.net.time_slices import TimeSlice
 from logbus.records.slices import joined
+from logbus.wire.codegen import ELEMENTS_PER_STEP
 from logbus.wire.connection import api_key_of
 from logbus.wire.messages.cluster import ForwardRequest, ForwardResponse
-from logbus.wire.schema import EncodeError, encode
+from logbus.wire.schema import EncodeError, encode, incremental_encoder
 
 FORWARDED = frozenset({19, 20, 33, 37, 43, 44, 45, 46})
 """
@@ -58,25 +60,38 @@ class Forwarder:
         client_id: str | None = None,
         host: str = "",
         timeout_ms: int = 0,
+        time_slice: TimeSlice | None = None,
     ) -> Deferred[bytes]:
         """
         Have the controller serve a request.
 
         :param principal: on whose behalf; with ``client_id`` and ``host`` (of the client) it goes along.
         :param timeout_ms: how long the request itself may take; 0 or less: 30 s.
+        :param time_slice: that of a large request, which is encoded in slices; None: it is encoded at once.
         :return: fires with the body of the response, spelled at ``version``.
         :raise ApiError: NOT_CONTROLLER: nothing was done; NETWORK_EXCEPTION and REQUEST_TIMED_OUT: perhaps it was.
         """
-        return Deferred.fromCoroutine(self._send(message, version, principal, client_id, host, timeout_ms))
+        return Deferred.fromCoroutine(self._send(message, version, principal, client_id, host, timeout_ms, time_slice))
 
     async def _send(
-        self, message: Any, version: int, principal: str, client_id: str | None, host: str, timeout_ms: int
+        self,
+        message: Any,
+        version: int,
+        principal: str,
+        client_id: str | None,
+        host: str,
+        timeout_ms: int,
+        time_slice: TimeSlice | None,
     ) -> bytes:
         controller = self.metadata.brokers.get(self.metadata.controller_id)
         if controller is None:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "no controller is known")
         try:
-            body = joined(encode(message, version))
+            if time_slice is None:
+                body = joined(encode(message, version))
+            else:
+                steps = incremental_encoder(type(message), version)(message)
+                body = joined(await time_slice.finish(steps, ELEMENTS_PER_STEP))
         except EncodeError as e:
             raise ApiError(ErrorCode.INVALID_REQUEST, str(e)) from None
         request = ForwardRequest(

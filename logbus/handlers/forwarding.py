@@ -57,6 +57,7 @@ class ForwardHandlers:
                     client_id=context.client_id,
                     host=context.host,
                     timeout_ms=getattr(message, "timeout_ms", 0),
+                    time_slice=context.time_slice(request) if request.sliced else None,
                 )
             except ApiError:
                 return await _done(handler(context, request))
