@@ -1,9 +1,9 @@
 """
-The small files of a log directory: checkpoints of offsets, ``meta.properties``, ``partition.metadata``, and the marker
-of a clean shutdown.
+Formats of the small files of a log directory: offset checkpoints, ``meta.properties``, ``partition.metadata``, and the
+marker of a clean shutdown.
 
-Each is replaced in one step and synced (:meth:`~logbus.storage.istorage.IDisk.replace`), so that a crash leaves the
-old content or the new. The first line or field of each says its version; a newer one than we know is refused.
+Each file is replaced atomically and synced (:meth:`~logbus.storage.istorage.IDisk.replace`), so that a crash leaves the
+old content or the new. The first line or field of each is its version; a newer one is refused.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ FORMAT = 1
 
 
 def encode_lines(lines: Iterable[str]) -> bytes:
-    """Kafka's checkpoint format: the version, the number of lines, the lines."""
+    """Encode lines in Kafka's checkpoint format: the version, the number of lines, the lines."""
     rows = list(lines)
     return "\n".join([str(VERSION), str(len(rows)), *rows, ""]).encode()
 
 
 def decode_lines(data: bytes) -> list[str]:
     """
-    The lines of a checkpoint.
+    Decode the lines of a checkpoint.
 
     :raises ValueError: it is damaged, or of another version.
     """
@@ -56,7 +56,7 @@ def decode_lines(data: bytes) -> list[str]:
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """A checkpoint with a line ``topic partition offset`` for each log."""
+    """Encode an offset checkpoint, with a line ``topic partition offset`` for each log."""
     return encode_lines(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
 
 
@@ -77,14 +77,14 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
 
 
 def encode_partition_metadata(topic_id: uuid.UUID) -> bytes:
-    """The topic's id, as Kafka writes it."""
+    """Encode ``partition.metadata``, which holds the topic's id."""
     text = base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
     return f"version: 0\ntopic_id: {text}".encode()
 
 
 def decode_partition_metadata(data: bytes) -> uuid.UUID:
     """
-    The topic id in a ``partition.metadata`` file.
+    Decode the topic id in a ``partition.metadata`` file.
 
     :raises ValueError: it is damaged, or of another version.
     """
@@ -99,7 +99,7 @@ def decode_partition_metadata(data: bytes) -> uuid.UUID:
 
 @frozen
 class Meta:
-    """Whose log directory it is."""
+    """The content of ``meta.properties``: the broker and cluster that a log directory belongs to."""
 
     broker_id: int
     cluster_id: str
@@ -144,7 +144,7 @@ class Meta:
 
 def encode_marker(logs: Mapping[str, Any]) -> bytes:
     """
-    A marker that lists what each log looked like when it was closed. The first line is the CRC of the second.
+    Encode a marker with the state of each closed log. The first line is the CRC of the second.
 
     :param logs: JSON values by directory name.
     """
@@ -154,9 +154,9 @@ def encode_marker(logs: Mapping[str, Any]) -> bytes:
 
 def decode_marker(data: bytes) -> dict[str, Any]:
     """
-    Read a marker.
+    Decode a marker.
 
-    :raises ValueError: it is damaged, or of another version; the directory counts as not shut down cleanly.
+    :raises ValueError: it is damaged, or of another version; the shutdown counts as unclean.
     """
     crc, _, body = data.partition(b"\n")
     if int(crc, 16) != crc32c(body):

@@ -1,15 +1,16 @@
 """
 A log directory on a real disk.
 
-Appends and small reads are plain calls, made on the reactor thread: they end in the page cache. What waits for the
-device goes through :meth:`Disk.submit` into one of three lanes of threads (sync, read, background), which run system
-calls that let go of the interpreter lock; their results come back by ``callFromThread``.
+Appends and small reads are plain calls on the reactor thread: they end in the page cache. Blocking work goes through
+:meth:`Disk.submit` to one of three groups of threads (sync, read, background), which run system calls that release the
+interpreter lock; results return by ``callFromThread``.
 
-What an error means is decided here, where it arises:
+Errors are classified where they occur:
 
-* no space, quota, file size limit, too many open files: the operation is undone and refused with an
+* no space, quota, file size limit, too many open files: the operation is undone and fails with an
   :class:`~logbus.errors.ApiError`; the directory stays in use, since space may return;
-* anything else, and whatever cannot be undone: :class:`~logbus.errors.StorageError`, and the directory goes offline.
+* anything else, and anything that cannot be undone: :class:`~logbus.errors.StorageError`, and the directory goes
+  offline.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from logbus.storage.space import DiskSpace
 
 LOCK_FILE = ".lock"
 SYNCS = 8
-"""Logs that are flushed at a time: a device serves several syncs together, as does a file system's journal."""
+"""Logs flushed at a time: devices and file system journals serve several syncs together."""
 _THREADS = {Lane.SYNC: SYNCS, Lane.READ: AT_A_TIME, Lane.BACKGROUND: 1}
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -48,13 +49,11 @@ _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class NoSpace(ApiError):
-    """An operation was refused for want of space; there may be some later."""
+    """An operation failed for lack of space; a retry may succeed later."""
 
 
 def refusal(error: OSError, what: str) -> ApiError | None:
-    """
-    The error to refuse an operation with, if ``error`` is one that passes: no space, or no file descriptor.
-    """
+    """The ApiError for an ``error`` that may pass: no space, or no file descriptor; None for others."""
     if error.errno in _NO_SPACE:
         return NoSpace(ErrorCode.KAFKA_STORAGE_ERROR, f"no space to {what}: {error.strerror}")
     if error.errno in _NO_DESCRIPTOR:
@@ -65,7 +64,7 @@ def refusal(error: OSError, what: str) -> ApiError | None:
 
 
 def read_boot_id() -> str | None:
-    """What the kernel calls this run of the machine; None if it does not say."""
+    """The kernel's boot id; None if unknown."""
     try:
         with open(_BOOT_ID, encoding="ascii") as file:
             return file.read().strip() or None
@@ -75,7 +74,7 @@ def read_boot_id() -> str | None:
 
 def write_fully(fd: int, position: int, parts: Sequence[Buffer]) -> None:
     """
-    Write all parts at ``position``, however often the kernel takes only some of it.
+    Write all parts at ``position``, with more system calls after partial writes.
 
     :raises OSError: as the system call does; part of the data may be in the file.
     """
@@ -94,10 +93,10 @@ def write_fully(fd: int, position: int, parts: Sequence[Buffer]) -> None:
 @implementer(IFile)
 class File:
     """
-    An open file, and the only owner of its descriptor.
+    An open file, the only owner of its descriptor.
 
     :ivar path: relative to the disk's directory, as opened.
-    :ivar ahead: how far it was read ahead for a reader of cold data.
+    :ivar ahead: position up to which it was read ahead for a reader of cold data.
     """
 
     __slots__ = ("_disk", "_fd", "_hot_from", "ahead", "path")
@@ -117,7 +116,7 @@ class File:
         return self._fd
 
     def size(self) -> int:
-        """Bytes in the file, as the file system says."""
+        """Bytes in the file."""
         return os.fstat(self._fd).st_size
 
     def write(self, position: int, parts: Sequence[Buffer]) -> None:
@@ -141,18 +140,18 @@ class File:
         return refused
 
     def is_cold(self, position: int, length: int) -> bool | None:
-        """Whether reading these bytes would wait for the device; None if that cannot be known."""
+        """Whether reading these bytes would wait for the device; None if unknown."""
         return self._disk.residency.is_cold(self._fd, position, length)
 
     def make_resident(self, position: int, length: int, beyond: int) -> None:
-        """Wait until these bytes are in memory, and begin to read those behind them."""
+        """Load these bytes into the page cache, and begin to load those behind them."""
         try:
             make_resident(self._fd, position, length, beyond)
         except OSError as error:
             raise self._disk.broken(error, f"read {self.path}") from error
 
     def read_ahead(self, position: int, length: int) -> Deferred[None] | None:
-        """None if these bytes can be sent without waiting, or what fires when they can be."""
+        """None if these bytes can be sent without waiting; else a Deferred that fires when they can."""
         return None if position >= self._hot_from else self._disk.reads.want(self, position, length)
 
     def pread(self, length: int, position: int) -> bytes:
@@ -163,7 +162,7 @@ class File:
             raise self._disk.broken(error, f"read {self.path}") from error
 
     def truncate(self, size: int) -> None:
-        """Cut the file to ``size`` bytes."""
+        """Truncate the file to ``size`` bytes."""
         disk = self._disk
         if disk.failure is not None:
             raise disk.offline()
@@ -188,8 +187,8 @@ class Disk:
 
     :ivar root: absolute path of the directory, which exists.
     :ivar failure: why it is offline, or None.
-    :ivar boot_id: of the machine's run, as the kernel says.
-    :ivar residency: what of its files is in memory.
+    :ivar boot_id: the kernel's, of the machine's current run.
+    :ivar residency: the page cache, as far as its files are concerned.
     :ivar reads: its cold reads.
     """
 
@@ -210,16 +209,16 @@ class Disk:
         return ReadAhead(self)
 
     def on_failure(self, listener: Callable[[StorageError], None]) -> None:
-        """Have ``listener`` told when the directory goes offline."""
+        """Call ``listener`` when the directory goes offline."""
         self._listeners.append(listener)
 
     def on_no_space(self, listener: Callable[[ApiError], None]) -> None:
-        """Have ``listener`` told of each operation that is refused for want of space."""
+        """Call ``listener`` for each operation that fails for lack of space."""
         self._space_listeners.append(listener)
 
     def tell_refused(self, error: BaseException | None) -> None:
         """
-        Tell the listeners if ``error`` is for want of space. What a lane's operation raises is told when its result
+        Call the listeners if ``error`` is a lack of space. For an operation in a thread that happens when its result
         arrives on the reactor thread.
         """
         if isinstance(error, NoSpace) and not self._in_lane():
@@ -236,11 +235,11 @@ class Disk:
         return self.failure
 
     def offline(self) -> StorageError:
-        """A fresh error that says why the directory is offline."""
+        """A new error with the reason why the directory is offline."""
         return StorageError(f"log directory {self.root} is offline: {self.failure}")
 
     def submit(self, lane: Lane, op: Callable[..., Any], *args: Any) -> Deferred[Any]:
-        """Run ``op`` in a lane's thread."""
+        """Run ``op`` in an I/O thread."""
         if self.failure is not None:
             return fail(self.offline())
         thread = self._lanes.get(lane)
@@ -250,7 +249,9 @@ class Disk:
         return thread.submit(op, *args)
 
     def _settle(self, error: BaseException | None) -> BaseException | None:
-        """On the reactor thread: what an operation's waiter gets to see. A failed directory confirms nothing more."""
+        """
+        On the reactor thread: the result that an operation's caller gets. A failed directory confirms nothing more.
+        """
         if isinstance(error, StorageError):
             self.fail(error)
         self.tell_refused(error)
@@ -261,8 +262,8 @@ class Disk:
 
     def broken(self, error: OSError, what: str) -> StorageError:
         """
-        The error to raise when ``what`` failed for a reason that does not pass. Takes the directory offline, at once
-        on the reactor thread; from a lane, when the operation's result arrives there.
+        The error to raise when ``what`` failed permanently. Takes the directory offline, at once on the reactor thread;
+        from an I/O thread, when the operation's result arrives there.
         """
         problem = StorageError(f"{self.root}: cannot {what}: {error}")
         if not self._in_lane():
@@ -282,7 +283,7 @@ class Disk:
         try:
             found = os.statvfs(self.root)
         except OSError:
-            # Whatever is wrong here, the next operation that matters meets it, too.
+            # Errors are ignored here: the next important operation meets them, too.
             return None
         return DiskSpace(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
@@ -308,7 +309,7 @@ class Disk:
             raise self._refused_or_broken(error, f"list {path or 'it'}") from error
 
     def exists(self, path: str) -> bool:
-        """Whether there is something of that name."""
+        """Whether a file or directory of that name exists."""
         return os.path.lexists(self._at(path))
 
     def size(self, path: str) -> int:
@@ -316,7 +317,7 @@ class Disk:
         return self._stat(path).st_size
 
     def modified_ns(self, path: str) -> int:
-        """When it was last written to."""
+        """Time of the last write."""
         return self._stat(path).st_mtime_ns
 
     def _stat(self, path: str) -> os.stat_result:
@@ -338,7 +339,7 @@ class Disk:
             raise self._refused_or_broken(error, f"read {path}") from error
 
     def replace(self, path: str, data: bytes, sync: bool = True, sync_name: bool = True) -> None:
-        """Replace a file in one step."""
+        """Replace a file atomically."""
         if self.failure is not None:
             raise self.offline()
         temporary = self._at(path) + ".tmp"
@@ -378,7 +379,7 @@ class Disk:
             raise self._refused_or_broken(error, f"remove {path}") from error
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with all in it."""
+        """Remove a directory with its contents."""
         try:
             shutil.rmtree(self._at(path))
         except FileNotFoundError:
@@ -387,7 +388,7 @@ class Disk:
             raise self._refused_or_broken(error, f"remove {path}") from error
 
     def sync_directory(self, path: str) -> None:
-        """Force a directory's names to the device."""
+        """Sync a directory's entries."""
         try:
             fd = os.open(self._at(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -398,7 +399,7 @@ class Disk:
             raise self.broken(error, f"sync directory {path or '.'}") from error
 
     def lock(self) -> None:
-        """Take the directory's ``.lock``."""
+        """Lock the directory by its ``.lock`` file."""
         path = self._at(LOCK_FILE)
         try:
             fd = os.open(path, _FLAGS | os.O_CREAT, 0o644)
@@ -418,7 +419,7 @@ class Disk:
         self._lock_fd = fd
 
     def close(self) -> Deferred[None]:
-        """End the lanes, then let go of the lock."""
+        """End the threads, then release the lock."""
         self.reads.close()
 
         def unlock(_: object) -> None:
@@ -432,9 +433,9 @@ class Disk:
 
 def disks_at(paths: Sequence[str], reactor: IReactorFromThreads) -> list[Disk]:
     """
-    A disk for each log directory; those that do not exist are created.
+    A disk for each log directory; missing directories are created.
 
-    :raises ConfigError: one cannot be created, or is no directory.
+    :raises ConfigError: one cannot be created, or is not a directory.
     """
     disks = []
     for path in paths:

@@ -1,7 +1,7 @@
 """
-A log's leader-epoch history (KIP-101, KIP-279): which leader wrote which offsets.
+The leader epochs of a log, and their start offsets (KIP-101, KIP-279; Kafka: LeaderEpochFileCache).
 
-In ``leader-epoch-checkpoint``, in Kafka's text format: a line ``0`` (the version), the number of entries, then
+Stored in ``leader-epoch-checkpoint``, in Kafka's text format: a line ``0`` (the version), the number of entries, then
 ``epoch start_offset`` on a line each, both increasing.
 """
 
@@ -16,10 +16,10 @@ from logbus.storage.checkpoints import decode_lines, encode_lines
 
 class EpochHistory:
     """
-    Leader epochs and where each begins.
+    Leader epochs and their start offsets.
 
     :ivar latest: the newest epoch that wrote a record, −1 without any.
-    :ivar saved: whether the file on disk says the same.
+    :ivar saved: whether the file on disk is up to date.
     """
 
     __slots__ = ("_epochs", "_starts", "latest", "saved")
@@ -38,9 +38,9 @@ class EpochHistory:
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """
-        A batch of ``epoch`` begins at ``start_offset``, the end of the log so far.
+        Add ``epoch``, whose first batch is at ``start_offset``, the end of the log so far.
 
-        Entries that contradict it (higher epochs, or starts at or behind it) go: what is in the log is the truth.
+        Contradicting entries (higher epochs, or starts at or behind it) are removed: the log is authoritative.
         """
         if epoch < 0 or (epoch == self.latest and start_offset >= self._starts[-1]):
             return
@@ -55,27 +55,27 @@ class EpochHistory:
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> OffsetAndEpoch:
         """
-        Where the records of ``epoch`` and before end: the OffsetForLeaderEpoch question.
+        The end offset of ``epoch``, as OffsetForLeaderEpoch asks for it.
 
-        :returns: the largest epoch known that is at most ``epoch``, and the offset at which the next one begins (the
-            log's end for the newest). (−1, −1) if ``epoch`` is not known here: newer than the newest, or none.
+        :returns: the largest known epoch that is at most ``epoch``, and the start offset of the next one (the log's end
+            for the newest). (−1, −1) if ``epoch`` is newer than the newest, or there is none.
         """
         if epoch < 0 or epoch > self.latest:
             return OffsetAndEpoch(NO_OFFSET, NO_EPOCH)
         i = bisect_right(self._epochs, epoch)
         if i == 0:
-            # Older than all: nothing of it is left, and what is there begins at the first entry.
+            # Older than all: none of its records are left, and the log begins at the first entry.
             return OffsetAndEpoch(self._starts[0], epoch)
         end = self._starts[i] if i < len(self._starts) else log_end_offset
         return OffsetAndEpoch(end, self._epochs[i - 1])
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch of the record at ``offset``, −1 if it is not known."""
+        """The epoch of the record at ``offset``, −1 if unknown."""
         i = bisect_right(self._starts, offset)
         return self._epochs[i - 1] if i else NO_EPOCH
 
     def truncate_end(self, end_offset: int) -> None:
-        """Forget what begins at or behind ``end_offset``: the log ends there now."""
+        """Remove epochs that begin at or behind ``end_offset``, the log's new end."""
         keep = len(self._starts)
         while keep and self._starts[keep - 1] >= end_offset:
             keep -= 1
@@ -85,7 +85,9 @@ class EpochHistory:
             self.saved = False
 
     def truncate_start(self, start_offset: int) -> None:
-        """The log begins at ``start_offset`` now: older epochs go, the one in force there begins there."""
+        """
+        Remove older epochs after the log start offset moved; the epoch in force at ``start_offset`` begins there now.
+        """
         i = bisect_right(self._starts, start_offset)
         if i and (i > 1 or self._starts[0] < start_offset):
             del self._epochs[: i - 1], self._starts[: i - 1]

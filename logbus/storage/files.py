@@ -1,8 +1,8 @@
 """
-File descriptors for the logs that are in use, and only for those.
+Opens the files of logs on demand, and closes unused ones.
 
-A broker with 10,000 partitions has tens of thousands of files. A :class:`LazyFile` opens its file when it is needed;
-a :class:`FileCache` closes the ones longest unused when there are too many.
+A broker with 10,000 partitions has tens of thousands of files. A :class:`LazyFile` opens its file when it is needed; a
+:class:`FileCache` closes the least recently used ones when too many are open.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from attrs import define, field
 from logbus.storage.istorage import IDisk, IFile
 
 _WALK = 64
-"""How many open files are looked at to find one to close."""
+"""Open files examined to find one to close."""
 
 
 class LazyFile:
     """
-    A file that is open when needed.
+    A file that is opened on demand.
 
     :ivar file: the open file, or None.
-    :ivar pinned: must stay open, because what was written is not synced: a descriptor opened later may not learn of
-        a failed write-back.
+    :ivar pinned: must stay open, because it has unsynced data: a descriptor opened later may not report a failed
+        write-back.
     """
 
     __slots__ = ("_cache", "_disk", "_recently_used", "file", "path", "pinned")
@@ -38,7 +38,7 @@ class LazyFile:
 
     def get(self) -> IFile:
         """
-        The file, opened if it was not.
+        The file, opened if necessary.
 
         :raises FileNotFoundError: it does not exist.
         """
@@ -63,13 +63,13 @@ class LazyFile:
         self._cache.opened(self)
 
     def close(self) -> None:
-        """Let go of the file; readers that hold it keep it open."""
+        """Close the file; readers with a reference keep it open."""
         if self.file is not None:
             self.file = None
             self._cache.closed(self)
 
     def give_back(self) -> bool:
-        """Close, unless it must stay open or was used since this was last asked; says whether it is closed."""
+        """Close, unless pinned or used since the last call; returns whether it is closed."""
         if self.pinned or self._recently_used:
             self._recently_used = False
             return False
@@ -80,9 +80,10 @@ class LazyFile:
 @define(eq=False)
 class FileCache:
     """
-    Keeps at most about ``capacity`` files open, by second chance ("clock"): using a file costs one attribute.
+    Keeps at most about ``capacity`` files open, by the second-chance ("clock") algorithm: using a file sets one
+    attribute.
 
-    :ivar capacity: files. Exceeded while more than that hold unsynced data.
+    :ivar capacity: number of files. Exceeded while more than that have unsynced data.
     """
 
     capacity: int
@@ -92,11 +93,11 @@ class FileCache:
         return len(self._open)
 
     def opened(self, file: LazyFile) -> None:
-        """A file was opened: room is made if there are too many."""
+        """Record an opened file, and close others if there are too many."""
         files = self._open
         files[file] = None
-        # A bounded walk, so that no single opening pays for thousands of files that must stay. Once around wipes off
-        # the marks of recent use, twice around finds the one to close.
+        # A bounded walk, so that no single call pays for thousands of pinned files. The first round clears the marks
+        # of recent use, the second finds the file to close.
         for _ in range(min(_WALK, 2 * len(files))):
             if len(files) <= self.capacity:
                 break
@@ -107,5 +108,5 @@ class FileCache:
                 files.move_to_end(candidate)
 
     def closed(self, file: LazyFile) -> None:
-        """A file was closed by its owner."""
+        """Record that a file was closed by its owner."""
         self._open.pop(file, None)

@@ -1,14 +1,14 @@
 """
-From the page cache to stable storage: group commit, and write-back in the background.
+Syncs logs to stable storage: group commit for waiting callers, and write-back in the background.
 
-*Flush*: somebody waits for what is in the log now. One fdatasync in the sync lane serves all who wait; who comes while
-one runs waits for the next, since the running one may have missed his bytes.
+*Flush*: a caller waits for what is in the log now. One fdatasync serves all waiting callers; those that come while it
+runs wait for the next one, since the running one may have missed their bytes.
 
-*Write-back*: nobody waits. Every 64 MB and after each roll the log is synced in the background lane, together with its
-indexes and a snapshot of its producers, so that little is left to scan after a crash.
+*Write-back*: nobody waits. Every 64 MB and after each roll the log is synced in the background, together with its
+indexes and a snapshot of its producer state, so that recovery has little to scan after a crash.
 
-A sync that fails is never tried again: the kernel drops the pages it could not write, and a second fdatasync would
-succeed without them ("fsyncgate"). The directory goes offline, and everybody who waits gets the error.
+A failed sync is never retried: the kernel drops the pages it could not write, and a second fdatasync would succeed
+without them ("fsyncgate"). The directory goes offline, and all waiting callers get the error.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _KEPT_SNAPSHOTS = 2
 @define(eq=False)
 class GroupCommit:
     """
-    At most one commit at a time, and one for all who wait.
+    Runs at most one commit at a time, and one for all waiting callers.
 
-    :ivar _commit: begins a commit of everything there is at that moment.
+    :ivar _commit: begins a commit of everything present at that moment.
     """
 
     _commit: Callable[[], Deferred[None]]
@@ -111,9 +111,10 @@ def sync_all(
     disk: IDisk, replaced: Sequence[tuple[str, bytes]], files: Sequence[IFile], directories: Sequence[str]
 ) -> None:
     """
-    Runs in a lane: small files first, since what is behind the recovery point may rely on them.
+    Runs in an I/O thread. Syncs small files first, since trust in the data behind the recovery point may depend on
+    them.
 
-    :param directories: those of the small files among them.
+    :param directories: synced last; those of the small files among them.
     """
     for path, data in replaced:
         disk.replace(path, data, True, False)
@@ -124,8 +125,8 @@ def sync_all(
 
 
 def take_snapshot(disk: IDisk, path: str, data: bytes, superseded: Sequence[str]) -> None:
-    """Runs in a lane: a snapshot first, then the removal of those that it replaces."""
-    # Not synced: one that a crash tears is told by its CRC, and an older one is used.
+    """Runs in an I/O thread: writes a snapshot, then removes those that it replaces."""
+    # Not synced: the CRC shows one that a crash tore, and an older one is used.
     disk.replace(path, data, False)
     for old in superseded:
         disk.unlink(old)
@@ -204,7 +205,7 @@ class Durability:
         active = self.log.segments[-1]
         if active in self.unindexed:
             self.unindexed.remove(active)
-        # The new length itself must be synced before something behind it may count.
+        # The new length must be synced before batches behind it are trusted.
         if active not in self.dirty:
             self.dirty.append(active)
             active.log.pinned = True
@@ -286,7 +287,7 @@ class Durability:
             if (index := segment.aborted_in_memory) is not None and index.unsynced_from is not None
         ]
         try:
-            # The active segment's need no sync: recovery checks every entry of those.
+            # The active segment's need no sync: recovery checks each of their entries.
             log.segments[-1].save_indexes()
             indexes = [file.get() for segment in sealed for file in segment.save_indexes()]
             if aborted:
@@ -323,22 +324,22 @@ class Durability:
         return self._commit(Lane.BACKGROUND, indexes).addCallback(synced).addCallbacks(done, failed)
 
     def _next_snapshot(self, offset: int) -> tuple[str, list[str]]:
-        """The path of a snapshot at ``offset``, and those of the ones not needed beside it."""
+        """The path of a snapshot at ``offset``, and the paths of those it makes obsolete."""
         log = self.log
         if self._snapshots is None:
             self._snapshots = snapshot_offsets(log.disk, log.directory)
         if offset not in self._snapshots:
             self._snapshots.append(offset)
-        # Those at the start of a segment stay as long as it does: truncation goes back to them.
+        # Snapshots at the start of a segment stay as long as it does: truncation goes back to them.
         needed = {segment.base_offset for segment in log.segments}
-        # And recovery begins at the recovery point that is on disk, which may be several write-backs behind.
+        # Recovery begins at the checkpointed recovery point, which may be several write-backs behind.
         needed.add(max((old for old in self._snapshots if old <= log.checkpointed_recovery_point), default=-1))
         superseded = [old for old in self._snapshots[:-_KEPT_SNAPSHOTS] if old not in needed]
         self._snapshots = [kept for kept in self._snapshots if kept not in superseded]
         return snapshot_path(log.directory, offset), [snapshot_path(log.directory, old) for old in superseded]
 
     def write_back_and_wait(self) -> Deferred[None]:
-        """Write back what there is now; fires when it is done, also when it failed: the disk knows of that."""
+        """Write back what is there now; fires when that is over, also after an error, which the disk reports."""
         return self._background.wait()
 
     def close(self) -> Deferred[None]:

@@ -1,8 +1,7 @@
 """
-What must be done to logs from time to time, on one timer for all of them.
+Periodic work on logs (Kafka: LogManager's background tasks), on one timer for all of them.
 
-Idle logs cost nothing but a glance at each retention check: everything else is asked for by a log when it is written
-to.
+An idle log costs a glance at each retention check; all other work is requested by a log when it is written to.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ from logbus.storage.settings import StorageSettings
 from logbus.timers import Timers
 
 _A_TURN = 500
-"""Logs looked at before the reactor gets a turn."""
+"""Logs processed in one turn of the reactor."""
 _SOON_MS = 1000
-"""How long recovery points wait to be put down together."""
+"""Delay after which recovery points are checkpointed together."""
 _NEVER = 2**62
 
 
 @define(eq=False, repr=False)
 class Housekeeping:
     """
-    Retention, checkpoints, expiry of producers, flushes by time, delayed deletion; the owner of managed logs.
+    Retention, checkpoints, expiration of producers, flushes by time, delayed deletion; the owner of managed logs.
 
-    :ivar timers: all of it, and the cleaner and the scrubber, wait on one timer.
-    :ivar suspicion: told of segments that may be damaged.
+    :ivar timers: shared with the cleaner and the scrubber: all of them wait on one timer.
+    :ivar suspicion: called with segments that may be damaged.
     """
 
     _directories: Sequence[LogDirectory]
@@ -82,7 +81,7 @@ class Housekeeping:
         self._every(settings.space_check_interval_ms, self._measure_space)
 
     def stop(self) -> None:
-        """End it. What was to be removed later is removed at the next start."""
+        """End it. Files that were to be removed later are removed at the next start."""
         self._running = False
         self.timers.close()
 
@@ -95,14 +94,14 @@ class Housekeeping:
 
         self.timers.call_later(interval_ms / 1000, turn)
 
-    # -- What logs tell
+    # -- Calls of logs
 
     def touched(self, log: Log) -> None:
-        """A log was written to: its high watermark will move."""
+        """Note that a log was written to: its high watermark will move."""
         self._touched.add(log)
 
     def dirtied(self, log: Log) -> None:
-        """Flush the log in ``flush.ms``, if its topic asks for that."""
+        """Flush the log after ``flush.ms``, if its topic asks for that."""
         flush_ms = log.config.flush_ms
         if flush_ms < _NEVER:
             self.timers.call_later(flush_ms / 1000, lambda: self._flush(log))
@@ -112,7 +111,7 @@ class Housekeeping:
             log.durability.request()
 
     def written_back(self, log: Log) -> None:
-        """Put down its recovery point soon, with those of others."""
+        """Checkpoint its recovery point soon, together with others."""
         if not self._points_due:
             self.timers.call_later(_SOON_MS / 1000, self._put_down_points)
         self._points_due.add(log.disk)
@@ -147,10 +146,10 @@ class Housekeeping:
             if disk.failure is None:
                 self._watch(disk.submit(Lane.BACKGROUND, disk.remove_tree, path), "deletion")
 
-    # -- What is done from time to time
+    # -- Periodic work
 
     def checkpoint(self) -> None:
-        """Put down recovery points and start offsets, where logs were written to."""
+        """Checkpoint recovery points and log start offsets, where logs were written to."""
         for directory in self._directories:
             if directory.is_online and any(
                 log.recovery_point != log.checkpointed_recovery_point for log in directory.logs.values()
@@ -160,7 +159,7 @@ class Housekeeping:
                 self._watch(directory.checkpoint_start_offsets(), "start offsets")
 
     def checkpoint_high_watermarks(self) -> None:
-        """Put down high watermarks, where logs were written to."""
+        """Checkpoint high watermarks, where logs were written to."""
         if not self._touched:
             return
         touched, self._touched = self._touched, set()
@@ -169,7 +168,7 @@ class Housekeeping:
             disks.add(log.disk)
             log.high_watermark = self._high_watermark_of(log)
             if log.high_watermark < log.log_end_offset:
-                # It has still to move.
+                # It has not reached the log's end yet.
                 self._touched.add(log)
             else:
                 log.is_touched = False
@@ -178,7 +177,7 @@ class Housekeeping:
                 self._watch(directory.checkpoint_high_watermarks(), "high watermarks")
 
     def check_retention(self) -> None:
-        """Delete what the policy lets go, a number of logs a turn."""
+        """Delete the segments that the policy selects, a number of logs a turn."""
         now_ms = self._steady_now_ms()
         logs = [log for directory in self._directories if directory.is_online for log in directory.logs.values()]
         turns = iter(logs)
@@ -203,7 +202,7 @@ class Housekeeping:
 
     def _steady_now_ms(self) -> int:
         """
-        The wall clock, unless it jumped ahead since the last look: then it goes on from where it was. A clock that is
+        The wall clock, unless it jumped ahead since the last call: then it continues from the old time. A clock that is
         a month ahead must not delete a month of data.
         """
         wall_ms, at = self._wall_clock() * 1000, self._clock.seconds()
@@ -222,7 +221,7 @@ class Housekeeping:
         return int(wall_ms)
 
     def expire_producers(self) -> None:
-        """Forget idempotent producers that have not written for long."""
+        """Remove idempotent producers that have not written for long."""
         before_ms = int(self._wall_clock() * 1000) - self.settings.producer_id_expiration_ms
         for directory in self._directories:
             for log in directory.logs.values():
@@ -232,8 +231,8 @@ class Housekeeping:
 
     def _watch(self, work: Deferred[None], what: str) -> None:
         """
-        Background work nobody waits for: a failed disk has said so itself; of what a full one refuses is told once,
-        until it works again; the rest is logged.
+        Handle errors of background work: a failed disk is reported already; a lack of space is logged once, until the
+        work succeeds again; other errors are logged.
         """
 
         def failed(failure: Failure) -> None:

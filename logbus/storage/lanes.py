@@ -1,6 +1,4 @@
-"""
-Threads that run blocking calls, and hand their results to the reactor.
-"""
+"""Thread pools for blocking calls, with results delivered to the reactor."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from twisted.internet.interfaces import IReactorFromThreads
 from twisted.python.failure import Failure
 
 Settle: TypeAlias = Callable[[BaseException | None], BaseException | None]
-"""Called on the reactor thread with an operation's error or None; returns what its waiter gets."""
+"""Called on the reactor thread with an operation's error or None; returns the result for its caller."""
 
 _Job: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], "Deferred[Any]"]
 
@@ -23,11 +21,11 @@ _Job: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], "Deferred[Any]"]
 @define(eq=False)
 class LaneThreads:
     """
-    A queue, and the threads that work on it; each starts when there is work that nobody is free for.
+    A queue and its threads, which are started when there is work and none is free.
 
-    With one thread operations run in the order they were queued; with more, several run at a time.
+    With one thread, operations run in the order they were queued; with more, several run at a time.
 
-    :ivar most: threads at the most.
+    :ivar most: upper bound of threads.
     """
 
     name: str
@@ -61,7 +59,7 @@ class LaneThreads:
         return self._stopped
 
     def is_current(self) -> bool:
-        """Whether the caller runs in one of the lane's threads."""
+        """Whether the caller runs in one of these threads."""
         return current_thread() in self._threads
 
     def _run(self) -> None:
@@ -74,7 +72,7 @@ class LaneThreads:
             except BaseException:
                 failure = Failure()
             self._reactor.callFromThread(self._fire, done, result, failure)
-            # The loop's names would keep files open until the next operation comes.
+            # These variables would keep files open until the next operation.
             del job, op, args, done, result, failure
         self._reactor.callFromThread(self._end, current_thread())
 
@@ -89,7 +87,7 @@ class LaneThreads:
 
     def _end(self, thread: Thread) -> None:
         assert self._stopped is not None
-        # It has nothing left to do but return, so this does not wait.
+        # The thread is about to return, so this does not wait.
         thread.join()
         self._threads.remove(thread)
         if not self._threads:

@@ -1,17 +1,16 @@
 """
 Moves logs between the log directories of a broker (KIP-113; Kafka: ``ReplicaAlterLogDirsManager``).
 
-A copy, the *future log*, is filled in the other directory while the *current log* goes on. Once it has caught up, the
-current log takes no more appends for some milliseconds, the future log gets the rest and takes its place.
+A copy, the *future log*, is filled in the other directory while the *current log* remains in use. Once it has caught
+up, the current log takes no more appends for some milliseconds; the future log gets the rest and replaces it.
 
-A crash loses nothing, because both logs are equal and on stable storage while they trade places:
+A crash loses nothing, because both logs are equal and on stable storage during the swap:
 
-1. ``moved`` is written into the current log's directory, durably. A start that finds it there and the partition in
-   another directory, too, takes the other one.
-2. The future log's directory gets the partition's name, durably.
-3. The broker uses the future log. The files of the former one go after ``file.delete.delay.ms``.
+1. ``moved`` is written into the current log's directory, durably. A start that finds it there, and the partition in
+another directory, too, uses the other one. 2. The future log's directory gets the partition's name, durably. 3. The
+broker uses the future log. The old log's files are removed after ``file.delete.delay.ms``.
 
-A start that finds a future log removes it and begins the move anew.
+A start that finds a future log removes it and begins the move again.
 """
 
 from __future__ import annotations
@@ -41,28 +40,28 @@ CHUNK = 1 << 20
 """Bytes copied at a time; a larger batch is copied whole."""
 
 MAX_PREFERRED = 10_000
-"""Partitions that are not here yet for which a directory is remembered."""
+"""Upper bound of partitions without a log here for which a preferred directory is kept."""
 
 Swap = Callable[[], Awaitable[Log]]
-"""Puts the future log in the place of the current one, and gives it."""
+"""Replaces the current log by the future log, and returns that."""
 
 
 async def _swap_at_once(partition: TopicPartition, swap: Swap) -> None:
-    """The default for logs that nobody else uses."""
+    """The default, for logs that have no other users."""
     await swap()
 
 
 class MoveCancelled(LogbusError):
-    """The log is to stay where it is, or is gone."""
+    """The move was cancelled, or the log was deleted."""
 
 
 @define(eq=False)
 class LogMove:
     """
-    One log on its way to another directory.
+    The move of one log to another directory.
 
     :ivar current: the log that is copied.
-    :ivar future: the copy, once it was begun.
+    :ivar future: the copy, once begun.
     """
 
     partition: TopicPartition
@@ -76,12 +75,12 @@ class LogMove:
 @define(eq=False, repr=False)
 class LogMover:
     """
-    Moves logs, one at a time, in the order in which they were asked for.
+    Moves logs, one at a time, in the order of the requests.
 
-    :ivar bytes_per_second: asked before each move (``replica.alter.log.dirs.io.max.bytes.per.second``).
-    :ivar exclusively: runs a swap while nobody else gives the partition another log or role.
-    :ivar moves: those under way, by partition; the first one is being copied.
-    :ivar preferred: directories for partitions that are not on this broker yet.
+    :ivar bytes_per_second: called before each move (``replica.alter.log.dirs.io.max.bytes.per.second``).
+    :ivar exclusively: runs a swap while the partition can get no other log or role.
+    :ivar moves: requested moves by partition; the first one is being copied.
+    :ivar preferred: directories for partitions that have no log on this broker yet.
     """
 
     _directories: Sequence[LogDirectory]
@@ -104,7 +103,7 @@ class LogMover:
     def _our_pace(self) -> Pace:
         return Pace(self._timers)
 
-    # -- What operators ask for
+    # -- Requests of operators
 
     def directory_at(self, path: str) -> LogDirectory:
         """
@@ -121,16 +120,16 @@ class LogMover:
         raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path!r} is not a log directory of this broker; it has: {known}")
 
     def prefer(self, partition: TopicPartition, directory: LogDirectory) -> None:
-        """Have a log that does not exist yet created in a directory."""
+        """Choose the directory for a log that does not exist yet."""
         if partition in self.preferred or len(self.preferred) < MAX_PREFERRED:
             self.preferred[partition] = directory
 
     def move(self, partition: TopicPartition, destination: LogDirectory) -> None:
         """
-        Move a log, in the background; a move of it that is under way ends. To where it is already: only that.
+        Move a log, in the background, replacing a requested move of it. A move to its current directory only cancels.
 
-        :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION: there is no such log; INVALID_TOPIC_EXCEPTION: its name is too
-            long for a future log.
+        :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION: there is no such log; INVALID_TOPIC_EXCEPTION: its name is too long
+            for a future log.
         """
         origin = next((one for one in self._directories if partition in one.logs and one.is_online), None)
         if origin is None:
@@ -148,14 +147,14 @@ class LogMover:
             self._begin()
 
     def cancel(self, partition: TopicPartition) -> None:
-        """Leave a log where it is, unless its future log is taking its place right now."""
+        """Cancel a log's move, unless the swap is in progress."""
         move = self.moves.pop(partition, None)
         if move is not None:
             move.cancelled = True
             self._pace.hurry()
 
     def resume(self) -> None:
-        """Begin the moves anew that the last stop interrupted."""
+        """Restart the moves that the last stop interrupted."""
         for directory in self._directories:
             interrupted, directory.interrupted_moves = directory.interrupted_moves, []
             for partition in interrupted if directory.is_online else ():
@@ -165,7 +164,7 @@ class LogMover:
                     self._log.info("{partition} is not moved: {error}", partition=partition, error=error.message)
 
     def stop(self) -> Deferred[None]:
-        """Copy no more; fires when nothing does. A swap that has begun is finished first."""
+        """Stop copying; fires when none runs. A swap that has begun is finished first."""
         self._stopped = True
         self._pace.hurry()
         return succeed(None) if self._idle is None else self._idle
@@ -203,11 +202,11 @@ class LogMover:
                 )
             except Exception:
                 self._log.failure("{partition} cannot be moved", partition=move.partition)
-            # Not in a "finally": a coroutine that is collected must not wait.
+            # Not in a "finally": a coroutine that is garbage-collected must not wait.
             await self._give_up(move)
 
     async def _give_up(self, move: LogMove) -> None:
-        """Forget a move that is over, and remove its future log if that was not needed."""
+        """Drop a move that is over, and remove its future log if that is not in use."""
         if self.moves.get(move.partition) is move:
             del self.moves[move.partition]
         future, move.future = move.future, None
@@ -242,9 +241,7 @@ class LogMover:
         await self.exclusively(partition, partial(self._swap, move, future))
 
     def _check(self, move: LogMove) -> None:
-        """
-        :raise MoveCancelled: the log is to stay, is gone, or another one has its name.
-        """
+        """:raise MoveCancelled: the move was cancelled, or the log was deleted or replaced by another of its name."""
         if move.cancelled or self._stopped or move.origin.logs.get(move.partition) is not move.current:
             raise MoveCancelled
 
@@ -252,7 +249,7 @@ class LogMover:
         """
         Copy until nothing is missing.
 
-        :param held: nothing is appended meanwhile: be quick.
+        :param held: appends are blocked meanwhile: be quick.
         """
         current, pace = move.current, self._pace
         pace.begin()
@@ -283,7 +280,7 @@ class LogMover:
 
     async def _swap(self, move: LogMove, future: Log) -> Log:
         """
-        Put the future log in the place of the current one.
+        Replace the current log by the future log.
 
         :raise MoveCancelled: as :meth:`_copy`.
         :raise StorageError: a disk failed.
@@ -294,7 +291,7 @@ class LogMover:
             await restorer_off
             await cleaner_off
             try:
-                # Whoever appends, or waits for a sync, is refused, and tries again.
+                # Appends and waiting flushes fail with a retriable error.
                 await current.close()
                 await self._copy(move, future, held=True)
                 future.high_watermark = current.high_watermark
@@ -319,7 +316,7 @@ class LogMover:
         del origin.logs[partition], destination.futures[partition]
         destination.logs[partition] = log
         move.future = None
-        # Not at once: somebody may be reading it.
+        # Not at once: readers may have it open.
         self._timers.call_later(
             current.config.file_delete_delay_ms / 1000,
             lambda: self._remove_former(origin.disk, current.directory, partition),
@@ -334,7 +331,7 @@ class LogMover:
         return log
 
     def _remove_former(self, disk: IDisk, name: str, partition: TopicPartition) -> None:
-        """Remove the files of a log that was moved away, unless that was done and another log has their name."""
+        """Remove the files of a moved log, unless they are gone and another log has their name."""
         if disk.failure is None and disk.exists(f"{name}/{names.MOVED}"):
             gone = names.deleted_directory(partition, self._unique())
             disk.rename(name, gone)
@@ -366,9 +363,9 @@ class LogMover:
 
 def settle_moves(directories: Sequence[LogDirectory], warn: Callable[[str], None]) -> None:
     """
-    Decide at a start, before logs are opened, what is left of moves: see the three steps above.
+    Complete or undo interrupted moves at a start, before logs are opened: see the three steps above.
 
-    :param warn: takes a sentence for the log.
+    :param warn: logs a message.
     """
     online = [directory for directory in directories if directory.is_online]
     moved: list[tuple[LogDirectory, TopicPartition, str]] = []
@@ -402,12 +399,12 @@ def _moved(log: Log) -> str:
 
 def _align(current: Log, future: Log) -> bool:
     """
-    Cut a future log to what the current one has, as a follower does with its leader's, and move its start.
+    Truncate a future log to what the current one has, as a follower does with its leader's, and move its start.
 
-    :return: whether something was cut.
+    :return: whether something was truncated.
     """
     if future.log_end_offset < current.log_start_offset:
-        # Retention was faster than the copying.
+        # Retention was faster than the copy.
         future.restart_at(current.log_start_offset)
         return True
     future.advance_start(current.log_start_offset)
@@ -425,6 +422,6 @@ def _align(current: Log, future: Log) -> bool:
 
 
 def _rename_for_good(disk: IDisk, old: str, new: str) -> None:
-    """Runs in a lane."""
+    """Runs in an I/O thread."""
     disk.rename(old, new)
     disk.sync_directory("")

@@ -1,11 +1,11 @@
 """
-Where in a log is that time? The questions behind ListOffsets.
+Finds offsets by timestamp, for ListOffsets.
 
-The time index tells up to where all timestamps are lower; from there on headers are looked at, and the batches that
-may have the record are decompressed piece by piece, until it is found.
+The time index gives the offset below which all timestamps are lower; from there on headers are scanned, and batches
+that may contain the record are decompressed piece by piece until it is found.
 
-A header may promise a record that is not there, and a batch may hold millions of records. So a search is a generator:
-it yields after each bit of work (tens of microseconds), and returns what it found.
+A header may promise a record that compaction removed, and a batch may hold millions of records. So a search is a
+generator that yields after each bit of work (tens of microseconds), and returns the result.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from logbus.storage.segment import Segment
 
 Search = Generator[None, None, TimestampOffset | None]
-"""A search for a record; it returns where the record is, or None if there is none."""
+"""A search for a record; returns its offset and timestamp, or None."""
 
 RECORDS_PER_STEP = 16
-"""Records of a batch that are looked at between two yields."""
+"""Records of a batch that are read between two yields."""
 
 LATEST = -1
 EARLIEST = -2
@@ -61,7 +61,7 @@ def max_timestamp_offset(log: Log) -> Search:
 
 
 def _latest_left(log: Log) -> Search:
-    """The same where the record that had the largest timestamp was compacted away, or lies before the log's start."""
+    """The search where the record with the largest timestamp was compacted away, or lies before the log's start."""
     best: tuple[int, Segment, IFile, int, BatchHeader] | None = None
     for segment in log.segments:
         if segment in log.segments:
@@ -77,7 +77,7 @@ def _latest_left(log: Log) -> Search:
 
 
 def _in_segment(segment: Segment, timestamp: int, start_offset: int) -> Search:
-    # The segment may be removed while the search rests; its file stays readable for who holds it.
+    # The segment may be removed while the search is suspended; a reference keeps its file readable.
     file = segment.log.get()
     known_lower = segment.base_offset + segment.times.before(timestamp)
     for position, header in segment.batches(segment.find(max(known_lower + 1, start_offset))):
@@ -112,12 +112,12 @@ def _in_batch(
 
 
 def _is_whole(header: BatchHeader) -> bool:
-    """Whether compaction took nothing out of the batch."""
+    """Whether compaction removed nothing from the batch."""
     return header.record_count == header.last_offset_delta + 1
 
 
 def finish(search: Search) -> TimestampOffset | None:
-    """Search to the end at once, for who can wait for it."""
+    """Run a search to its end, for callers that can wait."""
     try:
         while True:
             next(search)
@@ -128,11 +128,11 @@ def finish(search: Search) -> TimestampOffset | None:
 
 def offsets_before(log: Log, timestamp: int, max_offsets: int, bound: int | None = None) -> list[int]:
     """
-    Offsets at which segments begin, as ``getOffsetsBefore`` of old answered: those of segments last modified at or
-    before ``timestamp``, latest first; and before them the log's end, if that, too, is that old.
+    Base offsets of segments, as Kafka's old ``getOffsetsBefore``: of those last modified at or before ``timestamp``,
+    latest first; preceded by the log's end, if that is as old.
 
     :param timestamp: ms since 1970; −1 all, −2 the earliest only.
-    :param bound: stands in for all offsets above it, once.
+    :param bound: replaces all offsets above it, once.
     """
     points = [(max(segment.base_offset, log.log_start_offset), segment.modified_ms()) for segment in log.segments]
     if log.segments[-1].size:

@@ -1,6 +1,4 @@
-"""
-How the policy that decides over deletion is found by the name an operator gives.
-"""
+"""Finds the policy of deletion by its name (``log.delete.policy``)."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ def delete_policy(name: str, plugins: Iterable[IDeletePolicy] | None = None) -> 
     """
     The policy called ``name``: the built-in one, or a plugin's.
 
-    :param plugins: where to look; None: all that :mod:`twisted.plugin` finds.
+    :param plugins: the available ones; None: all that :mod:`twisted.plugin` finds.
     :raises ConfigError: there is none of that name.
     """
     built_in = TimeAndSize()

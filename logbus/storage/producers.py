@@ -1,15 +1,15 @@
 """
-What a log remembers of idempotent producers, so that a batch sent twice is written once (KIP-98, KIP-360).
+The state of a log's producers, for deduplication and fencing (KIP-98, KIP-360; Kafka: ProducerStateManager).
 
-For each producer id the newest epoch and the last five batches. A batch must continue the sequence; one of the last
-five is a duplicate and is answered with the offset it got the first time; an older one is a duplicate, too, but its
-offset is forgotten. A producer id that is not known may start anywhere: its state expired, or was lost with the records
-it belonged to. Sequence numbers go from 2**31 - 1 to 0.
+For each producer id it has the newest epoch and the last five batches. A batch must continue the sequence. A repetition
+of one of the last five is a duplicate, and is answered with its first offset; an older one is a duplicate, too, but its
+offset is unknown. An unknown producer id may start anywhere: its state expired, or was lost with the records it
+belonged to. Sequence number 0 follows 2**31 - 1.
 
-Of a producer with transactions also where the open one began, and which coordinator ended the last one. A marker must
-not come from a producer's past, nor from a coordinator that was replaced (KIP-98). With transactions of version 2 it
-carries the producer's next epoch (KIP-890): whatever is late of the transaction is refused by its epoch then, and the
-next one begins with sequence 0.
+For transactional producers it also has the first offset of the open transaction, and the epoch of the coordinator that
+ended the last one. A marker must not have an old producer epoch, nor come from a replaced coordinator (KIP-98). With
+transactions of version 2 it carries the producer's next epoch (KIP-890), which fences late batches of the transaction;
+the next transaction begins with sequence 0.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from logbus.storage.aborted import AbortedTransaction
 from logbus.storage.stability import OpenTransactions
 
 KEPT_BATCHES = 5
-"""As many as a producer may have in flight (``max.in.flight.requests.per.connection``)."""
+"""Upper bound of a producer's requests in flight (``max.in.flight.requests.per.connection``)."""
 
 MAX_SEQUENCE = 2**31 - 1
 _SEQUENCES = 2**31
@@ -34,11 +34,11 @@ _NO_EPOCH = -1
 _NO_OFFSET = -1
 _new_tuple = tuple.__new__
 _MARKERS_BUMP = 2
-"""Since this ``transaction.version`` a marker carries the producer's next epoch."""
+"""From this ``transaction.version`` on a marker carries the producer's next epoch."""
 
 
 class WrittenBatch(NamedTuple):
-    """A batch in the log, as its producer counts."""
+    """Sequence numbers and offsets of a batch in the log (Kafka: BatchMetadata)."""
 
     first_sequence: int
     last_sequence: int
@@ -52,9 +52,9 @@ class ProducerEntry:
     """
     One producer's state.
 
-    :ivar epoch: the newest epoch written with.
+    :ivar epoch: the newest epoch in the log.
     :ivar batches: the last batches, oldest first.
-    :ivar last_timestamp: of the last batch; ms since 1970. Decides over expiry.
+    :ivar last_timestamp: of the last batch, ms since 1970; for expiration.
     :ivar coordinator_epoch: that of the last transaction marker, -1 without.
     :ivar open_since: first offset of the open transaction, or None.
     :ivar last_marker_offset: of the last marker since the log was opened, −1 without.
@@ -84,7 +84,7 @@ class Producers:
     The producers of one log.
 
     :ivar end_offset: the state reflects every batch below this offset.
-    :ivar transactions: those that are open, or not committed to have ended.
+    :ivar transactions: those open, or ended by a marker that is not committed.
     """
 
     __slots__ = ("_entries", "end_offset", "transactions")
@@ -105,7 +105,7 @@ class Producers:
         return iter(self._entries.values())
 
     def get(self, producer_id: int) -> ProducerEntry | None:
-        """A producer's state, if it is known."""
+        """A producer's state; None if unknown."""
         return self._entries.get(producer_id)
 
     def open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
@@ -115,18 +115,18 @@ class Producers:
 
     def last_marker_offset(self, producer_id: int) -> int:
         """
-        Where a producer's last marker is; −1: none came since the log was opened. Who asked a coordinator whether a
-        transaction goes on must ask again if this changed meanwhile: it may be over.
+        The offset of a producer's last marker; −1: none since the log was opened. A caller that asked a coordinator
+        whether a transaction is open must ask again if this changed meanwhile: the transaction may be over.
         """
         entry = self._entries.get(producer_id)
         return _NO_OFFSET if entry is None else entry.last_marker_offset
 
     def check(self, header: BatchHeader) -> WrittenBatch | None:
         """
-        May this batch, from a client, be appended? One without a sequence number, which a coordinator writes for its
-        producer, may unless the producer has a newer epoch.
+        Check a client's batch. One without a sequence number, which a coordinator writes for its producer, is refused
+        only if the producer has a newer epoch.
 
-        :returns: None if it may; the batch in the log that it is a duplicate of, if its producer sent it before.
+        :returns: None: it may be appended; the earlier batch in the log that it duplicates, if it does.
         :raises ApiError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER;
             INVALID_TXN_STATE: it belongs to no transaction, while one of its producer is open.
         """
@@ -140,7 +140,7 @@ class Producers:
             and header.producer_epoch == entry.epoch
             and (entry.open_since is None or header.attributes & TRANSACTIONAL_BIT)
         ):
-            # What nearly every batch is.
+            # The usual case.
             return None
         self._check_epoch(entry, header.producer_epoch)
         if header.base_sequence != NO_SEQUENCE:
@@ -173,7 +173,7 @@ class Producers:
                     f"at offset {self.end_offset}",
                 )
             return None
-        # Without a batch the epoch is known from a marker: it begins with 0, too.
+        # Without a batch the epoch comes from a marker, and begins with sequence 0, too.
         last = entry.last_sequence
         if sequence == last + 1 or (sequence == 0 and last == _SEQUENCES - 1):
             return None
@@ -194,11 +194,11 @@ class Producers:
 
     def check_marker(self, producer_id: int, producer_epoch: int, marker: Marker, transaction_version: int) -> None:
         """
-        May this marker, from a coordinator, be appended? One of a producer that is not known may, and so may one that
-        comes again, while nothing is open.
+        Check a coordinator's marker. One of an unknown producer may be appended, and so may a repeated one while no
+        transaction is open.
 
         :param transaction_version: from 2 on a marker carries the producer's next epoch; one with the epoch of the open
-            transaction ended the one before it, and is late.
+            transaction belongs to the one before it, and is late.
         :raises ApiError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
         entry = self._entries.get(producer_id)
@@ -222,10 +222,10 @@ class Producers:
         self, header: BatchHeader, base_offset: int, marker: Marker | None = None
     ) -> AbortedTransaction | None:
         """
-        Take note of a batch in the log, written by a client or by another replica.
+        Record a batch in the log, written by a client or copied from another replica.
 
-        :param base_offset: the offset it has, which may differ from the header's.
-        :param marker: what is in a control batch; None if compaction took it out.
+        :param base_offset: its offset, which may differ from the header's.
+        :param marker: the marker in a control batch; None if compaction removed it.
         :returns: the transaction that it aborted, if it did.
         """
         producer_id = header.producer_id
@@ -235,7 +235,7 @@ class Producers:
         if entry is None:
             entry = self._entries[producer_id] = ProducerEntry(producer_id, header.producer_epoch)
         elif header.producer_epoch != entry.epoch:
-            # Also downwards: what is in the log is the truth.
+            # Also downwards: the log is authoritative.
             entry.epoch = header.producer_epoch
             entry.batches = []
         entry.last_timestamp = header.max_timestamp
@@ -249,7 +249,7 @@ class Producers:
         batches.append(
             WrittenBatch(header.base_sequence, header.last_sequence, base_offset, last_offset, header.max_timestamp)
         )
-        # Of a batch that compaction emptied the transaction is over, and its marker may be gone.
+        # The transaction of a batch that compaction emptied is over, and its marker may be gone.
         if attributes & TRANSACTIONAL_BIT and entry.open_since is None and header.record_count:
             entry.open_since = base_offset
             self.transactions.began(producer_id, base_offset)
@@ -257,10 +257,9 @@ class Producers:
 
     def appended_in_row(self, headers: Sequence[BatchHeader], end_offset: int) -> None:
         """
-        Take note of batches of one producer, outside of transactions or in one that was open before, each of which
-        continues the one before it.
+        Record consecutive batches of one producer, outside of transactions or in one that was open before.
 
-        :param end_offset: the offset behind the last record of the last one.
+        :param end_offset: the offset after the last record.
         """
         last = headers[-1]
         entry = self._entries.get(last.producer_id)
@@ -295,9 +294,9 @@ class Producers:
 
     def expire(self, before_ms: int) -> int:
         """
-        Forget producers whose last batch is older than ``before_ms`` and who have no transaction open.
+        Remove producers without an open transaction whose last batch is older than ``before_ms``.
 
-        :returns: how many.
+        :returns: their number.
         """
         old = [
             entry.producer_id

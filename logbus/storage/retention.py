@@ -1,8 +1,8 @@
 """
-Which segments may go: pure decisions over what is known of a log.
+Selects the segments that retention deletes. Pure.
 
-Policies are plugged in: any provider of :class:`~logbus.storage.istorage.IDeletePolicy` will do. The built-in one
-honours ``retention.ms``, ``retention.bytes`` and the log start offset, as Kafka does.
+Policies are plugins: any provider of :class:`~logbus.storage.istorage.IDeletePolicy` will do. The built-in one honours
+``retention.ms``, ``retention.bytes`` and the log start offset, as Kafka does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from logbus.storage.istorage import IDeletePolicy
 
 
 class SegmentView(Protocol):
-    """What a policy sees of a segment."""
+    """A segment, as policies see it."""
 
     @property
     def base_offset(self) -> int:
@@ -33,11 +33,11 @@ class SegmentView(Protocol):
         """The largest timestamp of its records, ms since 1970; −1 if none has one."""
 
     def modified_ms(self) -> int:
-        """When it was last written to, ms since 1970."""
+        """Time of the last write, ms since 1970."""
 
 
 class LogView(Protocol):
-    """What a policy sees of a log."""
+    """A log, as policies see it."""
 
     @property
     def config(self) -> TopicConfig:
@@ -45,11 +45,11 @@ class LogView(Protocol):
 
     @property
     def segments(self) -> Sequence[SegmentView]:
-        """Oldest first; the last one is being written to."""
+        """Oldest first; the last one is active."""
 
     @property
     def log_start_offset(self) -> int:
-        """Records before it are given up."""
+        """Records before it are deleted."""
 
     @property
     def log_end_offset(self) -> int:
@@ -57,7 +57,7 @@ class LogView(Protocol):
 
     @property
     def high_watermark(self) -> int:
-        """Nothing at or above it may go."""
+        """Nothing at or above it may be deleted."""
 
 
 @implementer(IDeletePolicy)
@@ -66,14 +66,14 @@ class TimeAndSize:
     """
     Kafka's retention: by age, by size, and below the log start offset.
 
-    A segment goes by age when its youngest record is older than ``retention.ms``; by size, oldest first, as long as
-    what remains is at least ``retention.bytes``. Neither applies to topics that are compacted only.
+    A segment is deleted by age when its youngest record is older than ``retention.ms``; by size, oldest first, as long
+    as the rest is at least ``retention.bytes``. Neither applies to topics that are only compacted.
     """
 
     name: str = "time-and-size"
 
     def expired(self, log: LogView, now_ms: int) -> Sequence[SegmentView]:
-        """The oldest segments that may go."""
+        """The oldest segments that may be deleted."""
         config, segments = log.config, log.segments
         if "delete" not in config.cleanup_policy:
             return segments[: _given_up(log)]
@@ -82,7 +82,7 @@ class TimeAndSize:
 
 
 def _given_up(log: LogView) -> int:
-    """How many segments lie wholly before the log's start."""
+    """Number of segments wholly before the log start offset."""
     segments = log.segments
     count = 0
     while count + 1 < len(segments) and segments[count + 1].base_offset <= log.log_start_offset:
@@ -117,8 +117,8 @@ def _too_many(segments: Sequence[SegmentView], retention_bytes: int) -> int:
 
 def deletable(log: LogView, policy: IDeletePolicy, now_ms: int) -> int:
     """
-    How many of the oldest segments a policy may have: whole ones below the high watermark, and the active one only
-    if there is something in it.
+    Number of oldest segments that may be deleted by a policy: whole ones below the high watermark, and the active one
+    only if it is not empty.
     """
     segments = log.segments
     count = 0

@@ -1,4 +1,4 @@
-"""The settings of a broker's storage and its cleaner, as opposed to those of a topic."""
+"""Settings of a broker's storage: logs, cleaner and scrubber. Topics have settings of their own."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class StorageSettings:
     Kafka's broker keys that concern storage, times in ms.
 
     :ivar retention_check_interval_ms: ``log.retention.check.interval.ms``.
-    :ivar recovery_checkpoint_interval_ms: ``log.flush.offset.checkpoint.interval.ms``; start
-        offsets are put down with them.
+    :ivar recovery_checkpoint_interval_ms: ``log.flush.offset.checkpoint.interval.ms``; log start offsets are
+        checkpointed with them.
     :ivar high_watermark_checkpoint_interval_ms: ``replica.high.watermark.checkpoint.interval.ms``.
     :ivar producer_id_expiration_ms: ``producer.id.expiration.ms``.
     :ivar producer_id_check_interval_ms: ``producer.id.expiration.check.interval.ms``.
@@ -21,7 +21,7 @@ class StorageSettings:
     :ivar max_open_files: files of logs kept open.
     :ivar space_check_interval_ms: ``log.dir.space.check.interval.ms``.
     :ivar usage_warn_ratio: ``log.dir.usage.warn.ratio``, from 0 to 1.
-    :ivar max_clock_step_ms: a wall clock that jumps ahead by more than this is not believed by retention.
+    :ivar max_clock_step_ms: retention ignores a jump of the wall clock ahead by more than this.
     """
 
     retention_check_interval_ms: int = 300_000

@@ -1,5 +1,5 @@
 """
-Producer state on disk: ``<offset>.snapshot``, in Kafka's own binary format (version 1).
+Encodes producer state for ``<offset>.snapshot`` files, in Kafka's binary format (version 1).
 
 ::
 
@@ -28,7 +28,7 @@ _SEQUENCES = 2**31
 
 
 class SnapshotCorrupt(Exception):
-    """A snapshot that must not be used."""
+    """A damaged or unknown snapshot, which must not be used."""
 
 
 def encode_snapshot(producers: Producers) -> bytes:
@@ -57,7 +57,7 @@ def decode_snapshot(data: bytes, offset: int) -> Producers:
     Read a snapshot file.
 
     :param offset: the one in its name.
-    :raises SnapshotCorrupt: it is damaged, or of a version we do not know.
+    :raises SnapshotCorrupt: it is damaged, or of an unknown version.
     """
     if len(data) < _HEAD.size:
         raise SnapshotCorrupt(f"{len(data)} bytes are too few")
@@ -73,7 +73,7 @@ def decode_snapshot(data: bytes, offset: int) -> Producers:
         producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, open_since = fields
         batches = []
         if last_offset >= 0:
-            # What a coordinator writes for a producer has no sequence number.
+            # A batch that a coordinator writes for a producer has no sequence number.
             first_sequence = (last_sequence - delta) % _SEQUENCES if last_sequence >= 0 else last_sequence
             batches.append(WrittenBatch(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp))
         opened = None if open_since < 0 else open_since
@@ -88,5 +88,5 @@ def snapshot_offsets(disk: IDisk, directory: str) -> list[int]:
 
 
 def snapshot_path(directory: str, offset: int) -> str:
-    """Where the snapshot at ``offset`` is."""
+    """The path of the snapshot at ``offset``."""
     return f"{directory}/{names.segment_file(offset, names.SNAPSHOT)}"

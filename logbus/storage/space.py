@@ -1,9 +1,9 @@
 """
-How full a log directory is: the levels, and when one becomes another. Pure.
+Classifies how full a log directory is: enough space, low or full. Pure.
 
-A directory is *full* when the system refused a write for want of space, whatever the reason (the device, a quota, a
-limit on file sizes), or a test write, which is made when hardly any space is left. It stays so until a test write
-succeeds and none was refused meanwhile. It is *low* while more than a given share of it is used.
+A directory is *full* when the system refused a write for lack of space, whatever the reason (the device, a quota, a
+limit on file sizes), or refused a test write, which is made when hardly any space is left. It stays full until a test
+write succeeds and no write was refused meanwhile. It is *low* while more than a given share of it is used.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import Enum
 from attrs import define, frozen
 
 HYSTERESIS = 0.01
-"""A directory that is low is no longer so when this share of it less than the limit is used."""
+"""A low directory returns to normal when its used share is below the limit by this much."""
 
 
 class SpaceLevel(Enum):
@@ -50,7 +50,7 @@ class SpaceState:
     """
     The level of one log directory.
 
-    :ivar space: as measured last; None: not known.
+    :ivar space: as last measured; None: unknown.
     """
 
     level: SpaceLevel = SpaceLevel.ENOUGH
@@ -58,17 +58,17 @@ class SpaceState:
     _refused: bool = False
 
     def refused(self) -> bool:
-        """A write was refused for want of space; returns whether the level changed."""
+        """Record a write refused for lack of space; returns whether the level changed."""
         self._refused = True
         return self._become(SpaceLevel.FULL)
 
     def measured(self, space: DiskSpace | None, is_writable: bool, warn_ratio: float) -> bool:
         """
-        The space was measured.
+        Record a measurement.
 
-        :param space: None: the system does not say.
+        :param space: None: unknown.
         :param is_writable: False if a test write was refused.
-        :param warn_ratio: the share in use from which on the directory is low.
+        :param warn_ratio: the used share from which on the directory is low.
         :returns: whether the level changed.
         """
         self.space = space

@@ -1,6 +1,4 @@
-"""
-Watches the free space of all log directories, and says in the log when one gets low, is full, and has space again.
-"""
+"""Monitors the free space of all log directories, and logs when one becomes low or full, or has space again."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from logbus.storage.names import SPACE_TEST
 from logbus.storage.space import DiskSpace, SpaceLevel, SpaceState
 
 TEST_BYTES = 1024 * 1024
-"""Length of the test write that tells whether a full directory has space again: that of a large batch."""
+"""Length of the test write, which shows whether a full directory has space again: that of a large batch."""
 
 
 @define(eq=False)
@@ -43,20 +41,20 @@ class SpaceMonitor:
 
     @property
     def states(self) -> dict[str, SpaceState]:
-        """The state of each directory that is online, by its path."""
+        """The state of each online directory, by its path."""
         return {directory.disk.root: state for directory, state in self._states.items() if directory.is_online}
 
     @property
     def full_directories(self) -> list[str]:
-        """The paths of the directories that refuse writes for want of space."""
+        """The paths of the directories that refuse writes for lack of space."""
         return [root for root, state in self.states.items() if state.level is SpaceLevel.FULL]
 
     def space_of(self, directory: LogDirectory) -> DiskSpace | None:
-        """What was measured last; None: nothing yet, or the system does not say."""
+        """The last measurement; None: none yet, or unknown."""
         return self._states[directory].space
 
     def measure(self) -> None:
-        """Measure all directories that are online, each in its background lane. Returns at once."""
+        """Measure all online directories, each in its background thread. Returns at once."""
         for directory, state in self._states.items():
             if directory.is_online and directory not in self._measuring:
                 self._measuring.add(directory)
@@ -101,13 +99,15 @@ class SpaceMonitor:
             )
 
     def _failed(self, failure: Failure) -> None:
-        # A directory that goes offline has said so itself.
+        # A directory that goes offline is reported already.
         if failure.check(StorageError) is None:
             self._log.failure("the space of a log directory cannot be measured", failure)
 
 
 def _measure(disk: IDisk, is_full: bool) -> tuple[DiskSpace | None, bool]:
-    """Runs in a lane: the space, and, if there is hardly any or was none before, whether a test write succeeds."""
+    """
+    Runs in an I/O thread: measures the space; if there is hardly any, or was none before, also tries a test write.
+    """
     is_writable, space = True, disk.space()
     if is_full or (space is not None and space.usable_bytes < TEST_BYTES):
         try:

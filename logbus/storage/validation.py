@@ -1,7 +1,8 @@
 """
-What a topic demands of a produced batch, on top of what every batch must be (:mod:`logbus.records.validation`).
+Checks a produced batch against its topic's settings (Kafka: LogValidator), in addition to
+:mod:`logbus.records.validation`.
 
-Records are decoded on compacted topics only: there each must have a key.
+Records are decoded only for compacted topics, where each must have a key.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from logbus.records.validation import validate_produced
 
 LOG_APPEND_TIME = "LogAppendTime"
 
-#: A batch of a few bytes can hold a million records; no answer names them all.
+#: A batch of a few bytes can hold a million records; no response names them all.
 MOST_REFUSED = 1000
 
 MOST_RECORDS_OPENED = 50_000
-"""Records of a batch that are decoded before it is appended: some 40 ms of work."""
+"""Upper bound of records of a batch decoded before an append: some 40 ms of work."""
 
 MOST_BYTES_OPENED = 16 * 1024 * 1024
-"""Bytes to which a batch may be decompressed then, unless ``max.message.bytes`` is more than a quarter of it."""
+"""Upper bound of a batch's decompressed bytes then, unless ``max.message.bytes`` is more than a quarter of it."""
 
 
 def validate_for_topic(
@@ -34,11 +35,12 @@ def validate_for_topic(
 
     :param data: exactly one batch.
     :param now_ms: the broker's time, ms since 1970.
-    :param ours: a coordinator of this broker wrote it: each record has a key, and a producer's has no sequence number.
+    :param ours: a coordinator of this broker wrote it: each record has a key, and it has no sequence number even with a
+        producer id.
     :raises ApiError: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD, CORRUPT_MESSAGE,
         UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_FOR_MESSAGE_FORMAT.
     """
-    # The size first: it costs nothing, while the checksum reads all the bytes.
+    # The size first: it is cheap to check, while the CRC reads all the bytes.
     size = len(data)
     if size > config.max_message_bytes:
         raise ApiError(
@@ -63,7 +65,7 @@ def validate_for_topic(
 
 def check_times(header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
     """
-    Hold a batch's times against the topic's bounds; records without a time pass.
+    Check a batch's timestamps against the topic's limits; records without a timestamp pass.
 
     :raises ApiError: INVALID_TIMESTAMP.
     """
@@ -86,9 +88,9 @@ def check_times(header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
 
 def open_limit(header: BatchHeader, config: TopicConfig) -> int:
     """
-    Bound the work on a batch whose records must be looked at before it is appended: the reactor waits meanwhile.
+    Limit the work on a batch whose records must be decoded before an append, since the reactor is blocked meanwhile.
 
-    :returns: the most bytes that the records may have, decompressed.
+    :returns: upper bound of the records' bytes, decompressed.
     :raises ApiError: MESSAGE_TOO_LARGE: there are too many records. Kafka's producer splits the batch then.
     """
     if header.record_count > MOST_RECORDS_OPENED:
@@ -102,7 +104,7 @@ def open_limit(header: BatchHeader, config: TopicConfig) -> int:
 
 def check_keys(data: Buffer, header: BatchHeader, config: TopicConfig) -> None:
     """
-    Demand a key of every record: compaction keeps the last record of each key.
+    Check that every record has a key: compaction keeps the last record of each key.
 
     :raises RecordsRefused: INVALID_RECORD, naming the records without a key.
     :raises ApiError: CORRUPT_MESSAGE or MESSAGE_TOO_LARGE if the records cannot be read, or are too many.
