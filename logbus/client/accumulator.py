@@ -1,6 +1,4 @@
-"""
-Records on their way into batches. Pure: it knows neither the network nor the time.
-"""
+"""Collects records into batches, for each partition (Kafka: RecordAccumulator). Pure."""
 
 from __future__ import annotations
 
@@ -19,11 +17,11 @@ __all__ = ["Accumulator", "Batch", "Delivered", "Outcome", "PartitionQueue"]
 @define(eq=False)
 class Accumulator:
     """
-    Collects records into batches: in each partition one that grows, and before it those that are full.
+    The batches of all partitions: in each partition one that grows, and complete ones in front of it.
 
-    :ivar batch_bytes: a batch is full at so many bytes, uncompressed; a larger record has one of its own.
-    :ivar codec: how batches are compressed.
-    :ivar level: the codec's level; None is its default.
+    :ivar batch_bytes: the size at which a batch is full, uncompressed; a larger record gets a batch of its own.
+    :ivar codec: compresses batches.
+    :ivar level: compression level; None: the codec's default.
     """
 
     batch_bytes: int
@@ -34,7 +32,7 @@ class Accumulator:
     _ready: dict[TopicPartition, PartitionQueue] = field(factory=dict, init=False)
 
     def queue(self, partition: TopicPartition) -> PartitionQueue:
-        """What there is for a partition."""
+        """The queue of a partition, created at first use."""
         found = self._queues.get(partition)
         if found is None:
             found = self._queues[partition] = PartitionQueue(partition)
@@ -50,11 +48,11 @@ class Accumulator:
         headers: Headers = (),
     ) -> Batch:
         """
-        Add a record that the growing batch has no room for, or where none grows.
+        Begin a batch with a record, if the growing batch has no room for it, or there is none.
 
         :param now: seconds of the producer's clock.
         :param timestamp: milliseconds since 1970.
-        :returns: its batch, whose first record it is.
+        :returns: the new batch.
         :raises ValueError: a number is out of range.
         """
         builder = BatchBuilder(self.codec, self.level)
@@ -64,7 +62,7 @@ class Accumulator:
         return queue.begin(builder, now)
 
     def seal(self, queue: PartitionQueue) -> None:
-        """The growing batch of a partition is complete."""
+        """Complete the growing batch of a partition."""
         if queue.growing is not None:
             self._growing.pop(queue.partition, None)
             queue.seal()
@@ -72,10 +70,10 @@ class Accumulator:
 
     def make_ready(self, created: float) -> float | None:
         """
-        Let the growing batches be sent whose first record came at or before ``created``. They go on to grow until they
-        are.
+        Release growing batches whose first record was added at or before ``created``. They take records until they are
+        sent.
 
-        :returns: when the oldest one that is left was begun; None if none is.
+        :returns: when the oldest of the others was created; None if there are no others.
         """
         for partition, queue in list(self._growing.items()):
             growing = queue.growing
@@ -87,12 +85,12 @@ class Accumulator:
         return None
 
     def make_all_ready(self) -> None:
-        """Let all growing batches be sent."""
+        """Release all growing batches."""
         self._ready.update(self._growing)
         self._growing.clear()
 
     def ready(self) -> Iterator[PartitionQueue]:
-        """The partitions with batches to be sent, those first that were not served last."""
+        """The partitions that have batches to send, least recently served first."""
         for partition, queue in list(self._ready.items()):
             if queue.waiting or (queue.growing is not None and partition not in self._growing):
                 yield queue
@@ -100,15 +98,15 @@ class Accumulator:
                 del self._ready[partition]
 
     def served(self, queue: PartitionQueue) -> None:
-        """A batch of a partition was sent: the others come first the next time."""
+        """Move a partition behind the others after a batch of it was sent."""
         if self._ready.pop(queue.partition, None) is not None:
             self._ready[queue.partition] = queue
 
     def came_back(self, queue: PartitionQueue) -> None:
-        """Batches of a partition are to be sent again."""
+        """Release a partition whose batches have to be sent again."""
         if queue.waiting:
             self._ready[queue.partition] = queue
 
     def queues(self) -> list[PartitionQueue]:
-        """All that is known of, in no order."""
+        """All queues, in no order."""
         return list(self._queues.values())

@@ -1,8 +1,9 @@
 """
-Records that are in no batch yet: those that wait for room in the buffer, and those whose topic is not known.
+Accounts for a producer's memory, and holds records that are in no batch yet (Kafka: BufferPool): those that wait for
+room, and those whose topic is being looked up.
 
-Memory is bounded whatever a program does. Batches have up to ``buffer_bytes``; who sends more waits outside, and
-outside there is room for as much again. A record more is refused, and only who waits for nothing at all ever sees that.
+Memory is bounded whatever the application does. Batches hold up to ``buffer_bytes``; records beyond that wait, up to as
+much again. Further records are refused; only a caller that awaits neither Deferreds nor room meets that error.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ from logbus.client.retry import is_retriable
 from logbus.errors import ApiError, ErrorCode, LogbusError
 
 PER_SEND = 512
-"""Bytes of memory that a record takes besides its own: a Deferred, and who waits for it."""
+"""Bytes of memory that a record takes besides its own, for its Deferred."""
 
 
 class _Held(NamedTuple):
-    """A record and who waits for it; without a record it is a mark: those before it are in batches."""
+    """
+    A record and its Deferred. Without a record it is a marker: its Deferred fires when the records before it are in
+    batches.
+    """
 
     record: ProducerRecord | None
     sent: Deferred[Any]
@@ -47,13 +51,15 @@ Refuse = Callable[[ProducerRecord, "Deferred[Any]", Exception], None]
 
 class Admission:
     """
-    :param buffer_bytes: how much there is room for.
-    :param patience: seconds for which a topic is asked for.
-    :param create_topics: let the broker create those that are not there.
-    :param place: puts a record into a batch.
-    :param refuse: tells who waits for a record that nothing comes of it.
-    :ivar buffered: bytes in batches, of records whose topic is not known, and of who waits for either.
-    :ivar ahead: to be called when complete batches of a partition cannot leave yet.
+    The producer's buffer: bytes in use, and records that wait.
+
+    :param buffer_bytes: the size of the buffer.
+    :param patience: seconds for which the lookup of a topic is retried.
+    :param create_topics: ask brokers to create missing topics.
+    :param place: appends a record to a batch.
+    :param refuse: fails a record's Deferred.
+    :ivar buffered: bytes in batches, of records whose topic is being looked up, and of the Deferreds of both.
+    :ivar ahead: called when a partition has complete batches that cannot be sent yet.
     """
 
     def __init__(
@@ -85,7 +91,8 @@ class Admission:
 
     def topic(self, name: str) -> Topic | None:
         """
-        The topic, if a record for it may go into a batch at once. While a topic is looked up anew, what was known does.
+        The topic, if a record for it can be appended at once. While a topic is looked up again, the previous metadata
+        is used.
         """
         if self.buffered >= self._buffer_bytes or self._held or self._learning:
             return None
@@ -97,9 +104,9 @@ class Admission:
 
     def take(self, record: ProducerRecord, sent: Deferred[Any]) -> None:
         """
-        Place a record as soon as that can be.
+        Append a record to a batch as soon as possible.
 
-        :raises BufferFull: too many wait already.
+        :raises BufferFull: too many records wait already.
         """
         held = _Held(record, sent)
         if self.buffered < self._buffer_bytes and not self._held:
@@ -112,7 +119,7 @@ class Admission:
         self._held_bytes += held.charge
 
     def withdraw(self, sent: Deferred[Any]) -> None:
-        """Who sent a record does not want it any more; in a batch it stays."""
+        """Remove a record whose sender has cancelled it; a record in a batch stays."""
         held = self._held.pop(sent, None)
         if held is not None:
             self._held_bytes -= held.charge
@@ -126,7 +133,9 @@ class Admission:
 
     def check_room(self) -> None:
         """
-        :raises BufferFull: somebody puts into batches without waiting for room.
+        Check that a caller of :meth:`~logbus.client.producer.Producer.put` waits for room now and then.
+
+        :raises BufferFull: twice the buffer's size is in use.
         """
         if self.buffered >= 2 * self._buffer_bytes:
             raise BufferFull(f"{self.buffered} bytes wait to be sent; wait for room()")
@@ -138,16 +147,16 @@ class Admission:
         return self._pacing.wait()
 
     def freed(self, size: int) -> None:
-        """There is room for so many bytes more."""
+        """Give back a number of bytes."""
         self.buffered -= size
         self._pacing.freed(self.buffered)
         self.make_room()
 
     def make_room(self, *, for_all: bool = False) -> None:
         """
-        Let in who waits, as far as there is room.
+        Append waiting records as far as there is room.
 
-        :param for_all: there will be no more, so that nobody has to wait for it.
+        :param for_all: the producer is closing: resume all callers.
         """
         while self._held and self.buffered < self._buffer_bytes:
             _, held = self._held.popitem(last=False)
@@ -157,7 +166,7 @@ class Admission:
             self._pacing.go_on()
 
     async def all_placed(self) -> None:
-        """Wait until all that is here now is in batches, or refused."""
+        """Wait until all current records are in batches or refused."""
         if self._held:
             passed: Deferred[None] = Deferred(self.withdraw)
             self._held[passed] = _Held(None, passed)
@@ -168,7 +177,7 @@ class Admission:
             await known
 
     def drop(self, error: Exception) -> None:
-        """All that is here fails."""
+        """Fail all records here."""
         dropped = list(self._held.values())
         self._held.clear()
         self._held_bytes = 0
@@ -180,7 +189,7 @@ class Admission:
             self._fail(held, error)
 
     def close(self, error: Exception) -> None:
-        """Everything here fails, and nothing is waited for any more."""
+        """Fail all records here, and stop looking up topics."""
         self.drop(error)
         for learner in list(self._learners):
             learner.cancel()
@@ -208,7 +217,7 @@ class Admission:
             learner.addBoth(lambda _: self._learners.discard(learner))
 
     async def _learn(self, name: str) -> None:
-        """Find out about a topic, and place the records that wait for that."""
+        """Look up a topic, then append the records that wait for it."""
         error: Exception | None = None
         try:
             self._topics[name] = await self._ask_for(name, self._clock.seconds() + self._patience)

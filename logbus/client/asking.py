@@ -1,4 +1,4 @@
-"""Asks a coordinator until it says something that means something."""
+"""Sends a request to a key's coordinator, looking it up and retrying on retriable errors."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from logbus.net.channel import Channel
 from logbus.wire.connection import api_key_of
 
 _SOON = Backoff(0.02, 0.5)
-"""Before asking again while the transaction before is being ended."""
+"""The backoff while the coordinator is still ending the previous transaction."""
 
 
 @define(eq=False)
 class Asking:
     """
-    Who coordinates which keys is kept until a coordinator says otherwise, or is not there.
+    Remembers the coordinator of each key until it moves or cannot be reached.
 
-    :ivar kind: what the keys are.
+    :ivar kind: the kind of keys: groups or transactional ids.
     """
 
     cluster: Cluster
@@ -33,9 +33,10 @@ class Asking:
 
     async def channel(self, key: str, deadline: float) -> Channel:
         """
-        A connection to who coordinates a key.
+        A connection to a key's coordinator.
 
-        :raises LogbusError: why there is none; for what may be gone later, until the deadline, in the reactor's time.
+        :raises LogbusError: the coordinator could not be found or reached; retriable errors are raised at the deadline,
+            in the reactor's time.
         """
         attempt = 0
         while True:
@@ -49,13 +50,13 @@ class Asking:
 
     async def ask(self, key: str, request: Any, highest: int, code_of: Callable[[Any], int], deadline: float) -> Any:
         """
-        Send a request to who coordinates a key, and again.
+        Send a request to a key's coordinator, retrying until the deadline.
 
         :param highest: the latest version to use.
-        :param code_of: the error code in an answer.
-        :returns: the answer without an error.
-        :raises ApiError: what the coordinator said.
-        :raises LogbusError: why it could not be asked until the deadline.
+        :param code_of: returns the error code of a response.
+        :returns: the response without an error.
+        :raises ApiError: the coordinator refused.
+        :raises LogbusError: the coordinator could not be reached before the deadline.
         """
         attempt = 0
         while True:
@@ -86,7 +87,7 @@ class Asking:
         return await self.cluster.channel(node_id)
 
     async def _again(self, key: str, attempt: int, deadline: float, error: LogbusError) -> None:
-        """Wait before another attempt, elsewhere perhaps."""
+        """Wait before another attempt, and look the coordinator up anew if it may have moved."""
         if not isinstance(error, ApiError) or error.code in NOT_NOW:
             self._nodes.pop(key, None)
         is_soon = isinstance(error, ApiError) and error.code is ErrorCode.CONCURRENT_TRANSACTIONS

@@ -1,4 +1,4 @@
-"""Deferreds for what is under way, whose cancellation does not concern it."""
+"""Deferreds that can be cancelled without cancelling the work they wait for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def all_done(batches: list[Batch]) -> Deferred[None]:
 
 
 def watch(task: Deferred[Any], cancelled: Callable[[], object] = lambda: None) -> Deferred[None]:
-    """A Deferred that fires as ``task`` does; ``task`` is not cancelled with it, ``cancelled`` called instead."""
+    """A Deferred that fires when ``task`` does. Cancelling it calls ``cancelled``, and does not cancel ``task``."""
 
     def cancel(_: object) -> None:
         cancelled()

@@ -1,4 +1,4 @@
-"""Batches in the order in which their time is up."""
+"""Delivery timeouts of batches, in the order in which they expire."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from logbus.model import TopicPartition
 
 class Deadlines:
     """
+    Runs one timer for all batches that wait for delivery.
+
     :param clock: the reactor.
-    :param seconds: that each batch has.
-    :param late: called with the partitions that have batches whose time is up, and when the latest of them was begun.
+    :param seconds: the delivery timeout.
+    :param late: called with the partitions that have expired batches, and the time at which the latest of these was
+        created.
     """
 
     def __init__(self, clock: Any, seconds: float, late: Callable[[Sequence[TopicPartition], float], object]) -> None:
@@ -27,14 +30,14 @@ class Deadlines:
         self._timer: IDelayedCall | None = None
 
     def add(self, batch: Batch) -> None:
-        """A batch was begun just now. It is forgotten when its outcome is known."""
+        """Watch a batch created just now, until its outcome is known."""
         self._batches[batch] = None
         batch.when_done(lambda _: self._batches.pop(batch, None))
         if self._timer is None:
             self._timer = self._clock.callLater(self._seconds, self._expire)
 
     def stop(self) -> None:
-        """No more calls."""
+        """Stop the timer."""
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
 

@@ -1,4 +1,4 @@
-"""Who a producer is to brokers: nobody, or an id by which they know its batches again (InitProducerId, KIP-98)."""
+"""The producer id of a producer without transactions (InitProducerId, KIP-98)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from logbus.wire.messages.transactions import InitProducerIdRequest, InitProduce
 
 class Identity:
     """
-    The identity of a producer without transactions.
+    Gets a producer id from a broker, so that brokers recognise batches that are sent again.
 
-    :param wanted: True: no idempotence is an error; None: do without where brokers know nothing of it; False: be
-        nobody.
-    :ivar idempotent: whether batches have numbers.
-    :ivar producer: the id to number with; None: there is none yet.
-    :ivar error: why there will never be one.
-    :ivar changed: called when any of this has changed.
+    :param wanted: True: it is an error if brokers do not support idempotence; None: then go on without; False: use no
+        producer id.
+    :ivar idempotent: whether batches get sequence numbers.
+    :ivar producer: producer id and epoch; None: not known yet.
+    :ivar error: the reason why there will never be one.
+    :ivar changed: called when one of these has changed.
     """
 
     transactional_id: str | None = None
@@ -44,16 +44,16 @@ class Identity:
 
     @property
     def is_ready(self) -> bool:
-        """Whether batches may leave."""
+        """Whether batches may be sent."""
         return not self.idempotent or self.producer is not None
 
     @property
     def is_over(self) -> bool:
-        """Whether batches that come back are not to be sent again."""
+        """Whether batches that fail are not to be sent again."""
         return self.error is not None
 
     def prepare(self) -> None:
-        """Batches are to leave: see that they may."""
+        """Get a producer id if there is none yet."""
         if self._asking is None and self.error is None and not self.is_ready:
             asking = self._asking = Deferred.fromCoroutine(self._get_id())
 
@@ -66,26 +66,26 @@ class Identity:
             asking.addBoth(ended)
 
     def renew(self) -> None:
-        """All epochs of the id are used up: get another one."""
+        """Drop the producer id, since all of its epochs are used up; :meth:`prepare` gets another one."""
         self.producer = None
 
     def admits(self, partition: TopicPartition) -> bool:
-        """Whether a batch may be sent to a partition now; if not, :attr:`changed` is called when it may."""
+        """Whether a batch may be sent to a partition now. If not, :attr:`changed` is called later."""
         return True
 
     def produce_version(self, version: int) -> int:
         """
         The version of Produce to use.
 
-        :param version: the highest that both sides speak.
+        :param version: the highest that both sides support.
         """
         return version
 
     def failed(self, error: Exception) -> None:
-        """A batch was not written."""
+        """Take note that a batch was not written."""
 
     def close(self) -> None:
-        """No more batches will leave."""
+        """Send no more batches."""
         self.error = self.error or LogbusError("the producer is closed")
         if self._asking is not None:
             self._asking.cancel()
@@ -103,11 +103,11 @@ class Identity:
                 return
             except LogbusError as e:
                 if isinstance(e, ApiError) and e.code is ErrorCode.UNSUPPORTED_VERSION and self._wanted is None:
-                    self._log.info("records that are sent again may be in the log twice: {error}", error=e)
+                    self._log.info("no idempotence: records that are retried may be written twice: {error}", error=e)
                     self.idempotent = False
                     return
                 if not is_retriable(e):
                     raise
-                self._log.debug("no producer id yet: {error}", error=e)
+                self._log.debug("no producer id yet: {error}; retrying", error=e)
             attempt += 1
             await deferLater(self._cluster.reactor, self._cluster.backoff.before(attempt))

@@ -1,4 +1,4 @@
-"""What a producer counts: plain integers, to be read at any time."""
+"""Counters of a producer: plain integers, to be read at any time."""
 
 from __future__ import annotations
 

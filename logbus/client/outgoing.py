@@ -1,6 +1,5 @@
 """
-What becomes of a record between the application and the batches: interceptors see it as it was given, then serializers
-make bytes of its key and value.
+Prepares a record for a batch: interceptors see it as it was given, then serializers turn its key and value into bytes.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from logbus.client.serializers import SerializationError, Serializer
 @frozen
 class Outgoing:
     """
-    What a producer does with a record before it queues it.
+    Calls a producer's interceptors and serializers.
 
-    :ivar key: makes bytes of keys; None: they are bytes.
-    :ivar value: makes bytes of values.
+    :ivar key: serializes keys; None: they are bytes.
+    :ivar value: serializes values.
     """
 
     interceptors: ProducerInterceptors = field(factory=ProducerInterceptors)
@@ -28,7 +27,7 @@ class Outgoing:
     value: Serializer | None = None
 
     def __bool__(self) -> bool:
-        """False if nothing becomes of records: who has neither pays nothing."""
+        """False if there are neither interceptors nor serializers, so that this step can be skipped."""
         return bool(self.interceptors) or self.key is not None or self.value is not None
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
@@ -36,7 +35,7 @@ class Outgoing:
         The record to queue.
 
         :raise RecordDropped: an interceptor dropped it.
-        :raise SerializationError: a key or value cannot be made into bytes; the message names the topic.
+        :raise SerializationError: a key or value cannot be serialized; the message names the topic.
         """
         changed = self.interceptors.on_send(record)
         if self.key is not None:
@@ -52,7 +51,7 @@ def _serialized(serializer: Serializer, topic: str, value: Any, what: str) -> by
     except SerializationError:
         raise
     except Exception as e:
-        # Of a serializer that an application wrote.
+        # A serializer written by an application may raise anything.
         raise SerializationError(f"topic {topic!r}: the {what} cannot be serialized: {e!r:.300}") from e
     if data is not None and not isinstance(data, bytes):
         raise SerializationError(f"topic {topic!r}: the {what}'s serializer returned {type(data).__name__}, not bytes")

@@ -1,4 +1,4 @@
-"""Who fills batches waits: for room, for others to have a turn, or for batches to leave."""
+"""Makes a caller of a producer wait: for room in the buffer, for a turn of the reactor, or until batches are sent."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import Any, TypeVar
 from twisted.internet.defer import Deferred
 
 _PER_TURN = 256 * 1024
-"""So many bytes more in batches are a turn of the reactor's work."""
+"""The bytes that are added to batches between two turns of the reactor."""
 _PAUSE = 0.01
-"""Seconds that who fills batches faster than they leave waits for one to be answered, at the most."""
+"""The most seconds to wait for a response when batches fill faster than they are sent."""
 
 T = TypeVar("T")
 
 
 class Pacing:
     """
+    Decides when a caller has to wait, and keeps the Deferreds of those that do.
+
     :param clock: the reactor.
-    :ivar next_turn: with so many bytes in batches it is time for :meth:`turn`.
+    :ivar next_turn: the number of buffered bytes at which :meth:`turn` is due.
     """
 
     def __init__(self, clock: Any) -> None:
@@ -27,26 +29,26 @@ class Pacing:
         self._waiting: dict[Deferred[None], None] = {}
 
     def __bool__(self) -> bool:
-        """Whether somebody waits."""
+        """Whether a caller waits."""
         return bool(self._waiting)
 
     def ahead(self) -> None:
         """
-        A partition has complete batches that cannot leave yet: more of them only take memory, out of the processor's
-        caches, and the garbage collector goes through them again and again. Whose turn is next pauses for a moment.
+        Note that a partition has complete batches that cannot be sent yet. More of them would only take memory, fall
+        out of the processor's caches, and cost the garbage collector time. The next caller pauses for a moment.
         """
         self._is_ahead, self.next_turn = True, 0
 
     def freed(self, buffered: int) -> None:
         """
-        A batch is answered.
+        Note that a batch was answered.
 
-        :param buffered: bytes that are left.
+        :param buffered: the bytes that are left.
         """
         self._is_ahead, self.next_turn = False, buffered + _PER_TURN
 
     def turn(self, buffered: int) -> Deferred[None]:
-        """Requests leave, and answers come, between what programs do: who sends much lets others have a turn."""
+        """Give the reactor a turn to send requests and read responses."""
         self.next_turn = buffered + _PER_TURN
         if self._is_ahead:
             return self._pause()
@@ -55,20 +57,20 @@ class Pacing:
         return turn
 
     def wait(self) -> Deferred[None]:
-        """Until there is room."""
+        """Wait until there is room."""
         waiting: Deferred[None] = Deferred(lambda _: self._waiting.pop(waiting, None))
         self._waiting[waiting] = None
         return waiting
 
     def go_on(self) -> None:
-        """There is room."""
+        """Resume all callers that wait."""
         waiting, self._waiting = self._waiting, {}
         for each in waiting:
             if not each.called:
                 each.callback(None)
 
     def _pause(self) -> Deferred[None]:
-        """Until something is answered; not for long, as what is sent to other partitions must not wait for one."""
+        """Wait for a response, but not for long: records for other partitions should not be held up."""
         self._is_ahead = False
         waiting = self.wait()
 

@@ -1,5 +1,5 @@
 """
-Sends records.
+The producer (Kafka: KafkaProducer): sends records to topics, alone or in transactions.
 
 .. code-block:: python
 
@@ -8,7 +8,7 @@ Sends records.
     await producer.close()
 
 Records of a partition reach its log in the order in which they were given to :meth:`Producer.send`. With ``acks=-1``,
-the default, each does so once, however often it had to be sent.
+the default, each record is written exactly once, even if it has to be sent several times.
 """
 
 from __future__ import annotations
@@ -48,33 +48,36 @@ _ACKS = {-1: -1, 0: 0, 1: 1, "all": -1, "-1": -1, "0": 0, "1": 1}
 
 class Producer:
     """
-    :param cluster: where to; closed by its owner, not by the producer.
+    Collects records into batches, and sends each batch to the leader of its partition.
+
+    :param cluster: the cluster to write to; its owner closes it, not the producer.
     :param wall_clock: seconds since 1970, for the records' timestamps.
     :param random: chooses partitions for records without a key.
-    :param acks: −1 or ``"all"``: the in-sync replicas have it; 1: the leader has; 0: nobody is asked.
+    :param acks: −1 or ``"all"``: wait for the in-sync replicas; 1: wait for the leader; 0: do not wait.
     :param codec: how batches are compressed, as a :class:`~logbus.records.compression.Codec` or by name: ``none``,
         ``gzip``, ``snappy``, ``lz4`` or ``zstd``.
-    :param level: of the compression; None: the codec's default.
-    :param batch_bytes: a batch is sent when it has so many bytes, uncompressed,
-    :param linger: or so many seconds after its first record.
-    :param delivery_timeout: seconds after which a batch is given up.
+    :param level: compression level; None: the codec's default.
+    :param batch_bytes: a batch is sent when it has this many bytes, uncompressed,
+    :param linger: or this many seconds after its first record.
+    :param delivery_timeout: seconds after which a batch that is not written fails.
     :param request_timeout: seconds to wait for the answer to one request.
-    :param request_bytes: how many bytes of batches go into one request.
-    :param buffer_bytes: with so many bytes in batches :meth:`send` and :meth:`room` make wait.
-    :param create_topics: let the broker create topics that are not there, if it is set to.
-    :param metadata_max_age: seconds after which a topic is asked about anew: it may have more partitions by then.
-    :param partitioner: which partition a record goes to, unless :meth:`send` is told; default: by its key, as Java's
-        clients do, or in turns. See :mod:`logbus.client.partitioner`.
-    :param enable_idempotence: whether brokers know a record again that is sent again (KIP-98); it takes ``acks=-1``.
-        None: if acks is −1 and the brokers can.
-    :param transactional_id: the name under which :meth:`transaction` works; it belongs to one producer at a time.
-    :param transaction_timeout: seconds after which a transaction that is not ended is aborted.
-    :param key_serializer: called with the topic and a key; what it returns is the record's key. One that raises is the
-        record's outcome. Default: keys are bytes.
+    :param request_bytes: the most bytes of batches in one request.
+    :param buffer_bytes: with this many bytes in batches, :meth:`send` and :meth:`room` wait.
+    :param create_topics: ask brokers to create missing topics; they do if they are configured to.
+    :param metadata_max_age: seconds after which a topic's metadata is refreshed, to find new partitions.
+    :param partitioner: chooses the partition of a record for which :meth:`send` was given none. Default: by the key, as
+        the Java client does; without a key, several records go to one partition and then to another. See
+        :mod:`logbus.client.partitioner`.
+    :param enable_idempotence: brokers recognise a batch that is sent again (KIP-98); needs ``acks=-1``. None: if acks
+        is −1 and the brokers support it.
+    :param transactional_id: the name under which :meth:`transaction` works; only one producer at a time can use it.
+    :param transaction_timeout: seconds after which the coordinator aborts a transaction that is still open.
+    :param key_serializer: called with the topic and a key, returns the record's key as bytes. If it raises, the send
+        fails with that error. Default: keys are bytes.
     :param value_serializer: the same for values.
     :param interceptors: see :class:`~logbus.client.interceptors.ProducerInterceptor`.
 
-    :ivar metrics: what was done so far.
+    :ivar metrics: counts of records, batches and requests.
     :raises InvalidOption: a ``ConfigError`` and ``ValueError``: an option is wrong, or does not go with another.
     """
 
@@ -166,7 +169,7 @@ class Producer:
 
     @property
     def buffered(self) -> int:
-        """Bytes in batches, and of those who wait for them."""
+        """Bytes in batches, and of records that wait to be put into one."""
         return self._admission.buffered
 
     # Records in.
@@ -184,18 +187,19 @@ class Producer:
         """
         Send a record.
 
-        With a full buffer the record waits outside until there is room: who awaits each Deferred, or :meth:`room`,
-        never has more in memory than the buffer. Cancelling the Deferred takes the record back while it is in no batch
-        yet; later it only means that nobody hears of the outcome.
+        If the buffer is full, the record waits until there is room. A caller that awaits each Deferred, or
+        :meth:`room`, never has more in memory than the buffer. Cancelling the Deferred withdraws the record if it is in
+        no batch yet; after that it is sent all the same, and only its outcome is not reported.
 
-        :param value: bytes, or what the serializer takes, as is ``key``. None deletes the key of a compacted topic.
-        :param partition: default: as the partitioner says.
+        :param value: bytes, or a value that the serializer takes; likewise ``key``. None deletes the key of a compacted
+            topic.
+        :param partition: default: the partitioner chooses.
         :param timestamp: milliseconds since 1970; default: now.
-        :returns: fires when it is written as ``acks`` demands.
-        :raises ApiError: (in the Deferred, as all of these) the topic or partition is not there, or the broker refuses
-            the record.
-        :raises DeliveryFailed: it could not be written in time; or the producer is closed.
-        :raises SerializationError: a serializer cannot make bytes of the key or value.
+        :returns: fires when the record is written as ``acks`` demands.
+        :raises ApiError: (in the Deferred, as all of these) the topic or partition does not exist, or the broker
+            rejects the record.
+        :raises DeliveryFailed: the record could not be written in time, or the producer is closed.
+        :raises SerializationError: a serializer failed on the key or value.
         :raises RecordDropped: an interceptor dropped the record.
         :raises BufferFull: too many records wait for room already.
         :raises TransactionError: the producer is transactional and no transaction is open, or the open one failed.
@@ -237,13 +241,13 @@ class Producer:
         headers: Headers = (),
     ) -> tuple[Batch, int]:
         """
-        Put a record into a batch at once, for who sends many: it asks the batches for their outcome, and :meth:`room`
-        for leave to go on. Serializers and interceptors are not called.
+        Append a record to a batch at once, for callers that send many. The caller gets outcomes from the batches, and
+        calls :meth:`room` before it goes on. Serializers and interceptors are not called.
 
         :returns: the batch and the record's index in it.
         :raises ApiError: UNKNOWN_TOPIC_OR_PARTITION: the topic has no such partition.
         :raises ValueError: a number is out of range.
-        :raises BufferFull: there are twice as many bytes in batches as there should be.
+        :raises BufferFull: the batches hold twice ``buffer_bytes``.
         :raises DeliveryFailed: the producer is closed.
         :raises TransactionError: no transaction is open, or the open one failed.
         """
@@ -256,19 +260,19 @@ class Producer:
         return self._admission.room()
 
     def flush(self) -> Deferred[None]:
-        """Send everything now; fires when the outcome of all of it is known, whatever it is."""
+        """Send everything now. Fires when all outcomes are known, failures included."""
         return Deferred.fromCoroutine(self._flush())
 
     def close(self, timeout: float | None = None) -> Deferred[None]:
         """
-        Flush, and take no more records. A transaction that is open is aborted.
+        Flush, and accept no more records. An open transaction is aborted.
 
-        :param timeout: seconds after which what is not sent fails; default: there is the delivery timeout.
+        :param timeout: seconds after which unsent records fail; default: none besides the delivery timeout.
         """
         return Deferred.fromCoroutine(self._close(timeout))
 
     def abort(self) -> None:
-        """Give up what is not sent; its records fail. A transaction that is open is left to its timeout."""
+        """Drop unsent records; they fail. An open transaction is left to its timeout."""
         self._closed, self._is_plain = True, False
         error = DeliveryFailed("the producer was stopped")
         self._sender.stop(error)
@@ -278,8 +282,7 @@ class Producer:
 
     def transaction(self) -> Transaction:
         """
-        A transaction: what is sent in its block becomes visible to readers of committed records as a whole, or not at
-        all.
+        Start a transaction: consumers of committed records see all records sent in its block, or none.
 
         .. code-block:: python
 
@@ -293,7 +296,7 @@ class Producer:
             raise InvalidOption("a producer needs a transactional_id for transactions")
         return Transaction(self._transactions)
 
-    # How it works: into batches.
+    # Appending to batches.
 
     def _check_open(self) -> None:
         if self._closed:
@@ -338,7 +341,7 @@ class Producer:
         return batch, index
 
     def _place(self, topic: Topic, record: ProducerRecord, sent: Deferred[Any]) -> None:
-        """Put a record that had to wait into a batch."""
+        """Append a record that had to wait to a batch."""
         _, value, key, partition, timestamp, headers = record
         try:
             batch, index = self._put(topic, value, key, timestamp, partition, headers)
@@ -354,7 +357,7 @@ class Producer:
     # Outcomes.
 
     def _settle(self, batch: Batch, outcome: Outcome) -> None:
-        """The outcome of a batch is known."""
+        """Report the outcome of a batch, and free its memory."""
         sends, batch.sends = batch.sends, []
         is_whole = len(batch.place) == 1
         if is_whole:
@@ -366,7 +369,7 @@ class Producer:
             self._admission.freed(0)
 
     def _doomed(self, error: Exception) -> None:
-        """The transaction can only be aborted: nothing more of it is sent."""
+        """Drop unsent records of a transaction that can only be aborted."""
         self._sender.give_up(error)
         self._admission.drop(error)
         self._admission.make_room()
@@ -401,9 +404,9 @@ class Producer:
 
 def _codec(codec: object, level: object) -> Codec:
     """
-    The codec that is given by name, or as it is.
+    The codec for a name, or the given codec.
 
-    :raises InvalidOption: there is none, or it has no such level.
+    :raises InvalidOption: there is no such codec, or it has no such level.
     """
     found = codec
     try:

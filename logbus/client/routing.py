@@ -1,4 +1,4 @@
-"""From a topic and a key to a partition's queue."""
+"""Finds the queue of the partition that a record goes to."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from logbus.model import TopicPartition
 @define(eq=False)
 class _Route:
     """
-    A topic, as records find their way into it.
+    A topic's queues.
 
-    :ivar queues: of its partitions, by their numbers; ``candidates``: of those that have a leader.
-    :ivar sticky: where records without keys go, until that partition has taken ``until`` bytes.
+    :ivar queues: by partition number; ``candidates``: those of partitions that have a leader.
+    :ivar sticky: the queue for records without keys, until its partition has taken ``until`` bytes.
     """
 
     topic: Topic
@@ -33,9 +33,11 @@ class _Route:
 @define(eq=False)
 class Router:
     """
-    :ivar random: chooses partitions for records without keys.
-    :ivar batch_bytes: so many bytes without keys go to one partition, and then to another.
-    :ivar partitioner: chooses instead; None: by the key, or in turns.
+    Chooses a partition by key, by the partitioner, or the sticky one (KIP-480).
+
+    :ivar random: chooses the sticky partition.
+    :ivar batch_bytes: after this many bytes the sticky partition changes.
+    :ivar partitioner: used instead of the key, if there is one.
     """
 
     accumulator: Accumulator
@@ -46,9 +48,9 @@ class Router:
 
     def find(self, topic: Topic, key: bytes | None, value: bytes | None, partition: int | None) -> PartitionQueue:
         """
-        Where a record goes.
+        The queue for a record.
 
-        :param partition: None: it is to be chosen.
+        :param partition: None: choose one.
         :raises ApiError: UNKNOWN_TOPIC_OR_PARTITION: the topic has no such partition.
         :raises Exception: whatever the partitioner raises.
         """
@@ -83,7 +85,7 @@ class Router:
         return route
 
     def _turn(self, route: _Route) -> PartitionQueue:
-        """Records without keys go to another partition, if there is one."""
+        """Switch to another sticky partition, if there is one."""
         others = [each for each in route.candidates if each is not route.sticky] or route.candidates
         sticky = route.sticky = choose(self.random, others, [len(each.waiting) for each in others])
         route.until = sticky.taken + self.batch_bytes

@@ -1,8 +1,8 @@
 """
-Batches out: from the accumulator into requests, and again while there is time.
+Sends batches from the accumulator in Produce requests, and retries them until they time out (Kafka: Sender).
 
-To each broker several requests are under way, and in each at most one batch of a partition. Which batch of a partition
-may leave is for :class:`~logbus.client.partition_queue.PartitionQueue` to say.
+Each broker has several requests in flight, with at most one batch of a partition in each.
+:class:`~logbus.client.partition_queue.PartitionQueue` decides which batch of a partition may be sent.
 """
 
 from __future__ import annotations
@@ -33,16 +33,19 @@ _PRODUCE = 0
 _MOST_REQUESTS = 5
 _EARLY = 0.0012
 """
-Seconds by which batches linger less: a reactor waits for whole milliseconds, rounded up, and serves a timer a turn
-after that; so this is what a record waits longer than its timer says, and with it no longer than it was asked to.
+Seconds subtracted from the linger time. The reactor rounds waits up to whole milliseconds and runs a timer one turn
+later, so a timer fires about this much too late.
 """
 _LEADER_SHARE = 0.9
-"""Of the time for a request the leader may use so much: it says itself that time is up, and keeps the connection."""
+"""
+The part of the request timeout that the leader may use, so that it answers with its own timeout error before the client
+gives up the connection.
+"""
 
 
 @frozen
 class SenderOptions:
-    """What :class:`~logbus.client.producer.Producer` says to its parameters of these names."""
+    """Parameters of :class:`~logbus.client.producer.Producer`, by the same names."""
 
     acks: int
     linger: float
@@ -54,8 +57,10 @@ class SenderOptions:
 
 class Sender:
     """
-    :param accumulator: where batches come from.
-    :param identity: by which brokers know them again.
+    Sends batches, and handles their responses and timeouts.
+
+    :param accumulator: the source of batches.
+    :param identity: gives the producer id and epoch.
     """
 
     _log = Logger()
@@ -88,10 +93,10 @@ class Sender:
         self.hurried = 0
         identity.changed = self.pump
 
-    # What the producer tells.
+    # Called by the producer.
 
     def begun(self, batch: Batch) -> None:
-        """A batch has its first record."""
+        """Start the timers of a batch that got its first record."""
         self._deadlines.add(batch)
         topic = batch.partition.topic
         if batch.created - self._asked.setdefault(topic, batch.created) > self._options.metadata_max_age:
@@ -103,18 +108,18 @@ class Sender:
             self._linger_timer.reset(0)
 
     def hurry(self) -> None:
-        """Do not wait for batches to fill, until as many :meth:`relax` follow."""
+        """Send batches without waiting for them to fill, until :meth:`relax` was called as often."""
         self.hurried += 1
         self._accumulator.make_all_ready()
         self.pump()
 
     def relax(self) -> None:
-        """Batches may linger again."""
+        """Undo one :meth:`hurry`."""
         self.hurried -= 1
 
     def give_up(self, error: Exception, partition: TopicPartition | None = None) -> None:
         """
-        Batches that are not under way fail; those that are, when they come back.
+        Fail the batches that are not in flight. Batches in flight fail when their responses come.
 
         :param partition: None: those of all partitions.
         """
@@ -128,7 +133,7 @@ class Sender:
             self._finish(batch, error)
 
     def stop(self, error: Exception) -> None:
-        """Send nothing more; what is under way fails, too."""
+        """Send nothing more, and fail everything, batches in flight included."""
         self._stopped = True
         self._deadlines.stop()
         for timer in (self._linger_timer, self._wake_timer):
@@ -142,10 +147,10 @@ class Sender:
                 self._finish(batch, error)
         self._cluster.hang_up(self._lane)
 
-    # Out of batches.
+    # Requests.
 
     def pump(self) -> None:
-        """Send what can be sent now."""
+        """Send all batches that can be sent now."""
         if self._pumping or self._stopped:
             return
         self._pumping = True
@@ -156,7 +161,7 @@ class Sender:
             self._pumping = False
 
     def _pump_once(self) -> bool:
-        """Send at most one batch of each partition; says whether there may be more to send."""
+        """Send at most one batch of each partition; returns whether there may be more to send."""
         identity = self._identity
         packs: dict[int, list[Batch]] = {}
         sizes: dict[int, int] = {}
@@ -246,10 +251,10 @@ class Sender:
             return
         self._returned(batches, outcomes)
         try:
-            # Nothing is answered to acks=0: another request behind it says when it was taken.
+            # acks=0 has no response: the response to another request after it shows that the broker read it.
             await channel.request(ApiVersionsRequest(), 0, self._options.request_timeout)
         except LogbusError as e:
-            self._log.debug("what was sent without asking may be lost: {error}", error=e)
+            self._log.debug("records sent with acks=0 may be lost: {error}", error=e)
         finally:
             self._requests[leader] -= 1
         self.pump()
@@ -268,23 +273,24 @@ class Sender:
                 continue
             assert isinstance(outcome, Exception)
             self._metrics.splits += len(queue.waiting) - count - 1
-            self._log.debug("{partition}: {error}; sending again", partition=str(batch.partition), error=outcome)
+            self._log.debug("{partition}: {error}; retrying", partition=str(batch.partition), error=outcome)
             queue.trouble = outcome
             if leader is not None and leader == queue.broker and not is_of_leader(outcome):
-                # Nobody has said who leads it now, if not this broker.
+                # The broker did not name another leader.
                 self._cluster.forget(batch.partition.topic)
             self._accumulator.came_back(queue)
             if leader is None or leader == queue.broker:
                 self._pause(queue)
         if all(isinstance(outcome, Delivered) for _, outcome in finished):
-            # The broker has something to do while who waits is told; what failed may concern what would leave.
+            # Send more before the callbacks run, so that the broker is busy meanwhile. After a failure the callbacks
+            # come first, since they may cancel what would be sent.
             self.pump()
         for batch, outcome in finished:
             self._finish(batch, outcome)
         self.pump()
 
     def _pause(self, queue: PartitionQueue) -> None:
-        """The batches of a partition are to be sent again, not at once."""
+        """Delay the next attempt for a partition."""
         if queue.attempts:
             wait = self._cluster.backoff.before(queue.attempts)
             queue.not_before = self._clock.seconds() + wait
@@ -320,14 +326,16 @@ class Sender:
             self._tasks.start(self._find_leaders(name))
 
     async def _ask_again(self, name: str) -> None:
-        """Of a topic that is written to without errors one would not hear otherwise that it has more partitions."""
+        """
+        Refresh a topic's metadata: a topic that is written to without errors would not show new partitions otherwise.
+        """
         try:
             await self._cluster.ask_about([name])
         except LogbusError as e:
-            self._log.debug("topic {name} is asked about later: {error}", name=name, error=e)
+            self._log.debug("the metadata of topic {name} could not be refreshed: {error}", name=name, error=e)
 
     async def _find_leaders(self, name: str) -> None:
-        """Of a topic's partitions some have no leader that is known."""
+        """Look up the leaders of a topic's partitions; fail the batches of partitions that do not exist."""
         gone: Exception | None = None
         trouble: Exception | None = None
         indexes: Iterable[int] = ()
@@ -360,7 +368,7 @@ class Sender:
     # Time.
 
     def _lingered(self) -> None:
-        """Batches that have grown for long enough may be sent."""
+        """Release batches that have lingered long enough."""
         self._linger_timer = None
         now = self._clock.seconds()
         linger = 0.0 if self.hurried else self._linger
@@ -370,7 +378,7 @@ class Sender:
         self.pump()
 
     def _expired(self, partitions: Sequence[TopicPartition], latest: float) -> None:
-        """Batches whose time is up fail."""
+        """Fail batches that have exceeded the delivery timeout."""
         for partition in partitions:
             queue = self._accumulator.queue(partition)
             if queue.growing is not None and queue.growing.created <= latest:

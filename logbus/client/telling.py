@@ -1,4 +1,4 @@
-"""Who waits for records is told what became of them."""
+"""Completes the Deferreds of a batch's records with their metadata or error (Kafka: ProducerBatch.done)."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ _new_tuple = tuple.__new__
 @frozen
 class Telling:
     """
-    :ivar interceptors: told, too, and before who waits.
-    :ivar failed: told of each failure first.
+    Reports outcomes to interceptors and to the Deferreds of :meth:`~logbus.client.producer.Producer.send`.
+
+    :ivar interceptors: called before the Deferreds fire.
+    :ivar failed: called first with each failure.
     """
 
     interceptors: ProducerInterceptors
     failed: Callable[[Exception], object]
 
     def tell(self, batch: Batch, outcome: Outcome, sends: Sequence[Deferred[RecordMetadata] | None]) -> None:
-        """The outcome of a batch is known."""
+        """Report the outcome of a batch."""
         topic, partition = batch.partition
         if isinstance(outcome, Exception):
             for timestamp, sent in zip(batch.stamps, sends, strict=True):
@@ -48,7 +50,7 @@ class Telling:
             offset += step
 
     def refuse(self, sent: Deferred[Any], error: Exception, metadata: RecordMetadata) -> None:
-        """Nothing came of a record."""
+        """Report that a record was not written."""
         self.failed(error)
         self.interceptors.on_acknowledgement(metadata, error)
         if not sent.called:

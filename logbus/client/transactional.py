@@ -1,9 +1,9 @@
 """
-Transactions, from the producer's side (KIP-98): what is sent, and the offsets of groups, become visible together.
+The state of a transactional producer (KIP-98; Kafka: TransactionManager).
 
-By V1 partitions and groups are added to a transaction first, and the epoch stays as long as nothing is doubtful. By V2
-(KIP-890) the first write adds a partition, and the end of each transaction gives the epoch of the next one. Which of
-them the cluster runs at is its feature ``transaction.version``.
+With transaction version 1, the producer adds partitions and groups to a transaction before it writes, and keeps its
+epoch unless an error leaves doubt. With version 2 (KIP-890) the first write adds a partition, and the end of each
+transaction returns the epoch of the next one. The cluster's feature ``transaction.version`` tells which one applies.
 """
 
 from __future__ import annotations
@@ -84,11 +84,11 @@ class _State(Enum):
 
 class TransactionManager(Identity):
     """
-    The identity of a transactional producer, and its transaction.
+    The producer id and epoch of a transactional producer, and the state of its transaction.
 
-    :param timeout: seconds a transaction may take.
+    :param timeout: the most seconds a transaction may take.
     :ivar doomed: called with the reason when the transaction can only be aborted.
-    :ivar flush: sends what is not sent yet; fires when all outcomes are known.
+    :ivar flush: sends unsent records; fires when all outcomes are known.
     """
 
     _log = Logger()
@@ -113,7 +113,7 @@ class TransactionManager(Identity):
         self._tasks: set[Deferred[Any]] = set()
         self._ending: Deferred[Any] | None = None
 
-    # What the sender asks.
+    # Called by the sender.
 
     @property
     def is_ready(self) -> bool:
@@ -124,7 +124,7 @@ class TransactionManager(Identity):
         return self._trouble is not None or self.error is not None
 
     def prepare(self) -> None:
-        """Nothing can be done but to begin a transaction, and that is for the user to do."""
+        """Nothing to do: only the user can begin a transaction."""
 
     def admits(self, partition: TopicPartition) -> bool:
         if self._by_v2:
@@ -158,9 +158,9 @@ class TransactionManager(Identity):
 
     def check_open(self) -> None:
         """
-        Something is to become part of the transaction.
+        Check that a record or offset can join the transaction.
 
-        :raises TransactionError: there is none, or it can only be aborted.
+        :raises TransactionError: no transaction is open, or it can only be aborted.
         """
         if self.error is not None:
             raise self.error
@@ -169,15 +169,16 @@ class TransactionManager(Identity):
         if self._trouble is not None:
             raise self._trouble
 
-    # What a transaction asks.
+    # Called by Transaction.
 
     async def begin(self) -> None:
         """
-        Begin a transaction. The first one gets the producer id, and whoever had the transactional id before is fenced.
+        Begin a transaction. The first one gets the producer id, and fences the producer that used the transactional id
+        before.
 
         :raises TransactionError: one is open already.
-        :raises ProducerUnusable: the producer is.
-        :raises LogbusError: no coordinator answers in the time that a transaction may take.
+        :raises ProducerUnusable: the producer cannot be used any more.
+        :raises LogbusError: no coordinator answered within the transaction timeout.
         """
         while self._ending is not None:
             await watch(self._ending)
@@ -214,7 +215,7 @@ class TransactionManager(Identity):
         self.check_open()
         group = GroupMetadata(group) if isinstance(group, str) else group
         if not offsets:
-            # A transaction that only sends no offsets has nothing to end either.
+            # A transaction that sends nothing but an empty set of offsets needs no EndTxn.
             return
         try:
             foreign = () if group.assignment is None else sorted(offsets.keys() - group.assignment)
@@ -236,8 +237,8 @@ class TransactionManager(Identity):
         """
         End the transaction.
 
-        A commit whose Deferred is cancelled becomes an abort, unless the coordinator was asked for it already: then
-        nobody hears of the outcome, and the next transaction waits for it.
+        Cancelling the Deferred of a commit turns it into an abort, unless EndTxn was sent already. In that case the
+        outcome is not reported, and the next transaction waits for it.
         """
         if self._state is not _State.OPEN:
             raise self.error or TransactionError("no transaction is open")
@@ -249,11 +250,11 @@ class TransactionManager(Identity):
 
     @property
     def is_open(self) -> bool:
-        """Whether there is something to end."""
+        """Whether there is a transaction to end."""
         return self._state is _State.OPEN and self.error is None
 
     async def finish(self) -> None:
-        """Abort what is open, and wait for what is being ended."""
+        """Abort the open transaction, or wait for the one that is being ended."""
         if self.is_open:
             try:
                 await self.end(commit=False)
@@ -262,7 +263,7 @@ class TransactionManager(Identity):
         elif self._ending is not None:
             await watch(self._ending)
 
-    # How it works.
+    # Internals.
 
     async def _get_epoch(self, deadline: float) -> None:
         known = self.producer or ProducerId(-1, -1)
@@ -281,7 +282,7 @@ class TransactionManager(Identity):
         self.producer = ProducerId(answer.producer_id, answer.producer_epoch)
 
     async def _add_partitions(self) -> None:
-        """V1: the coordinator is told of partitions before anything is written to them."""
+        """Version 1: add partitions to the transaction before anything is written to them."""
         while self._to_add:
             adding = sorted(self._to_add)
             assert self.producer is not None
@@ -317,11 +318,11 @@ class TransactionManager(Identity):
         await self._group_coordinators.ask(group.group_id, request, highest, worst_of_offsets, self._deadline)
 
     async def _end(self, commit: bool) -> None:
-        """Commit or abort; the state says afterwards what can be done next."""
+        """Commit or abort, and set the state for the next transaction."""
         try:
             if not commit:
                 self._doom()
-            # What is under way comes back first, in an abort, too: it must not arrive behind the end.
+            # Wait for batches in flight, before an abort, too: they must not arrive after EndTxn.
             await self.flush()
             if self._trouble is None and await self._end_as(commit=True):
                 return
@@ -338,12 +339,12 @@ class TransactionManager(Identity):
             self._ending = None
 
     def _doom(self) -> None:
-        """The user wants no more of it: nothing that waits is sent."""
+        """Mark the transaction as aborted, so that unsent records are dropped."""
         if not self._is_deciding:
             self.failed(TransactionAborted("the transaction is aborted"))
 
     async def _end_as(self, *, commit: bool) -> bool:
-        """Whether it was ended so; if not, it has to be aborted."""
+        """Send EndTxn; returns False if the transaction has to be aborted instead."""
         is_certain = self._trouble is None
         if self.error is not None:
             raise self.error
@@ -365,7 +366,7 @@ class TransactionManager(Identity):
             )
         except ApiError as e:
             if e.code is ErrorCode.INVALID_TXN_STATE and not commit:
-                # The coordinator knows of none: nothing of it has arrived.
+                # The coordinator has no such transaction: none of its records arrived.
                 return True
             if e.code is ErrorCode.INVALID_TXN_STATE:
                 raise TransactionAborted(f"the transaction was aborted meanwhile: {e}") from e
@@ -381,12 +382,12 @@ class TransactionManager(Identity):
             self.producer = ProducerId(answer.producer_id, answer.producer_epoch)
             self._state = _State.READY
         else:
-            # What is still on its way must not become a part of the next transaction (KIP-360).
+            # With a new epoch, late batches cannot become part of the next transaction (KIP-360).
             self._state = _State.READY if is_certain else _State.NEW
         return True
 
     def _met(self, error: LogbusError) -> Exception:
-        """Note what an error of a coordinator means; gives what the user is told."""
+        """Record an error of a coordinator; returns the error to raise."""
         if isinstance(error, TransactionError):
             return error
         code = error.code if isinstance(error, ApiError) else None
