@@ -1,6 +1,4 @@
-"""
-A consumer's commits: one after another, by the member it is, when it is told to or by itself.
-"""
+"""Commits a consumer's offsets, one request after another, on demand and periodically."""
 
 from __future__ import annotations
 
@@ -27,12 +25,12 @@ Offsets = Mapping[TopicPartition, CommittedOffset]
 @define(eq=False)
 class _Round:
     """
-    What is committed together.
+    Offsets that are committed together.
 
-    :ivar given: offsets that somebody said.
-    :ivar reached: where the consumer was, of partitions that it may have lost when the turn comes.
-    :ivar is_asked: whether the application asked for all that was delivered: then it fails if some of that is lost.
-    :ivar waiters: who waits for the outcome; without any the round is given up.
+    :ivar given: offsets that the caller gave.
+    :ivar reached: the consumer's positions, also of partitions that it may lose before the request is sent.
+    :ivar is_asked: the application asked to commit all that was delivered: fail if some of that was lost.
+    :ivar waiters: callers that wait for the outcome; without any the commit is cancelled.
     """
 
     given: dict[TopicPartition, CommittedOffset] = field(factory=dict)
@@ -45,10 +43,12 @@ class _Round:
 @define(eq=False)
 class Committer:
     """
-    :ivar group: None without a group: then nothing can be committed.
-    :ivar positions: what to commit where nothing is said: what was handed out, or (True) only what is done.
-    :ivar deliveries: what was handed out and not committed.
-    :ivar membership: who commits; None: nobody, for a group without members.
+    Merges calls that come while a commit is in flight into the next one.
+
+    :ivar group: commits the offsets; None: the consumer has no group, and cannot commit.
+    :ivar positions: the default offsets: all that was delivered, or (True) only what is processed.
+    :ivar deliveries: records delivered and not committed.
+    :ivar membership: the member that commits; None: the group is used without members.
     """
 
     _log = Logger()
@@ -67,14 +67,14 @@ class Committer:
 
     def commit(self, offsets: Offsets | None = None, *, done: bool = False) -> Deferred[None]:
         """
-        Commit offsets, after the commit that is under way.
+        Commit offsets, after the commit that is in flight.
 
-        What is asked for meanwhile becomes one commit, in which the last word on each partition holds; who asked hears
-        of its outcome. Cancelling the Deferred gives the commit up if nobody else waits for it; it may be on its way.
+        Calls made meanwhile become one commit, in which the last offset for each partition wins; all of them get its
+        outcome. Cancelling the Deferred cancels the commit if no other caller waits for it; it may have been sent.
 
-        :param offsets: None: of all partitions, as far as they were handed out.
-        :param done: only as far as they are done; what was lost is not told then.
-        :raises LogbusError: (in the Deferred) there is no group; CommitFailed; or what else went wrong.
+        :param offsets: None: the positions of all partitions.
+        :param done: only what is processed; lost partitions are not reported then.
+        :raises LogbusError: (in the Deferred) there is no group; CommitFailed; or another failure.
         """
         turn = self._next
         if turn is None:
@@ -93,7 +93,7 @@ class Committer:
         return waiting
 
     def commit_nowait(self, offsets: Offsets | None = None, *, done: bool = False) -> None:
-        """Commit, and log it if that fails: the next commit says it again."""
+        """Commit, and log a failure; the next commit includes these offsets again."""
         committing = self.commit(offsets, done=done)
         self._unheard.add(committing)
 
@@ -105,34 +105,37 @@ class Committer:
         committing.addBoth(ended)
 
     def forget(self) -> None:
-        """Partitions came: what is committed of them may be another's."""
+        """Forget which offsets are committed, since newly assigned partitions may have other ones."""
         self._committed.clear()
 
     def given_up(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions go, now: what was delivered of them and is not committed can only be told to be lost."""
+        """
+        Note that partitions are removed: records of them that were delivered and not committed can only be reported as
+        lost.
+        """
         member = None if self.membership is None else self.membership.last_metadata
         self.deliveries.given_up(partitions, member, self.positions(False))
         self._committed.clear()
 
     def start(self, interval: float) -> None:
-        """Commit by itself from now on, every ``interval`` seconds, what is done."""
+        """Commit every ``interval`` seconds what is processed."""
         if self._timer is None:
             self._timer = LoopingCall(self._commit_if_idle)
             self._timer.clock = self.clock
             self._timer.start(interval, now=False)
 
     def stop(self) -> None:
-        """Commit no more by itself."""
+        """Stop the periodic commits."""
         if self._timer is not None and self._timer.running:
             self._timer.stop()
 
     def close(self) -> None:
-        """Give up what nobody waits for."""
+        """Stop, and cancel commits that no caller waits for."""
         self.stop()
         for each in list(self._unheard):
             each.cancel()
 
-    # How it works.
+    # Internals.
 
     def _go_on(self) -> None:
         if self._under_way is None and self._next is not None:
@@ -171,7 +174,7 @@ class Committer:
         if turn.reached:
             ours = self.positions(True)
             for each, at in turn.reached.items():
-                # What is another's by now may be further there; and what is committed need not be said again.
+                # Skip partitions that other members may read by now, and offsets that are committed already.
                 if each not in chosen and each in ours and each not in lost and self._committed.get(each) != at.offset:
                     chosen[each] = at
         errors: dict[TopicPartition, ApiError] = {}
@@ -203,7 +206,7 @@ class Committer:
             self.interceptors.on_commit(offsets)
 
     def _failure(self, lost: Offsets, others: Mapping[TopicPartition, ApiError]) -> CommitFailed:
-        """The error for partitions that were given up with records delivered and not committed, and for others."""
+        """The error for lost partitions with uncommitted records, and for others that failed."""
         if self.membership is not None:
             member, errors = self.membership.last_metadata, dict(self.membership.not_ours(lost))
         else:

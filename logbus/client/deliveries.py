@@ -1,9 +1,9 @@
 """
-What a consumer has delivered to the application, and in which generation of its group. Pure.
+Tracks which partitions a consumer has delivered records of, and in which generation of its group. Pure.
 
-A member that loses a partition keeps the records of it that it was given before. What is committed for these must be
-refused, since another member may have read them by then. The group's coordinator refuses commits of an old generation;
-so a commit has to carry the generation in which the member had the partition, not the one that it is in now (KIP-447).
+A member that loses a partition keeps the records of it that were delivered before. Commits for these must fail, since
+another member may have read them by then. The group's coordinator rejects commits of an old generation, so a commit has
+to carry the generation in which the member had the partition, not the current one (KIP-447).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from logbus.model import TopicPartition
 @define(eq=False)
 class Deliveries:
     """
-    Two accounts of delivered records: for transactions, which ask for :meth:`metadata`, and for plain commits, which
-    report :meth:`committed`.
+    Delivered records in two accounts: one for transactions, which ask for :meth:`metadata`, and one for plain commits,
+    which report :meth:`committed`.
 
-    A partition remains in the account for transactions until metadata were asked for and more is delivered: an open
-    transaction may hold its records until then.
+    A partition stays in the account for transactions until metadata were taken and more records are delivered, since
+    an open transaction may include its records until then.
 
-    :ivar lost: partitions that were given up with records delivered and not committed, and the offset after these.
+    :ivar lost: partitions that were removed with records delivered and not committed, and the offset after these.
     """
 
     lost: dict[TopicPartition, CommittedOffset] = field(factory=dict, init=False)
@@ -35,7 +35,7 @@ class Deliveries:
     _outdated: GroupMetadata | None = field(default=None, init=False)
 
     def delivered(self, partition: TopicPartition) -> None:
-        """The application gets records of a partition."""
+        """Note that records of a partition are delivered."""
         if self._metadata_taken:
             self._metadata_taken, self._outdated = False, None
             self._in_transaction.clear()
@@ -49,10 +49,10 @@ class Deliveries:
         positions: Mapping[TopicPartition, CommittedOffset],
     ) -> None:
         """
-        Partitions were revoked or lost.
+        Note that partitions were revoked or lost.
 
-        :param member: who the consumer was while it had them; None: no member of a group.
-        :param positions: the offsets after what was delivered.
+        :param member: the consumer's metadata while it had them; None: no member.
+        :param positions: the offsets after the delivered records.
         """
         for partition in partitions:
             if self._outdated is None and partition in self._in_transaction:
@@ -66,9 +66,9 @@ class Deliveries:
         self, offsets: Mapping[TopicPartition, CommittedOffset], positions: Mapping[TopicPartition, CommittedOffset]
     ) -> None:
         """
-        Offsets were committed.
+        Note that offsets were committed.
 
-        :param positions: the offsets after what was delivered, of the partitions that the consumer has now.
+        :param positions: the offsets after the delivered records, of the current partitions.
         """
         for partition, at in offsets.items():
             if partition in positions and positions[partition].offset <= at.offset:
@@ -77,16 +77,16 @@ class Deliveries:
                 del self.lost[partition]
 
     def take_lost(self) -> dict[TopicPartition, CommittedOffset]:
-        """What was lost since this was last asked."""
+        """The partitions lost since the last call."""
         lost, self.lost = self.lost, {}
         return lost
 
     def metadata(self, now: GroupMetadata) -> GroupMetadata:
         """
-        Who the consumer was for all that was delivered since this was last asked.
+        The group metadata to commit with, for all records delivered since the last call.
 
-        :param now: who it is now.
-        :returns: that, unless one of the partitions was given up: then who it was when it had that one.
+        :param now: the current metadata.
+        :returns: the current metadata; or, if one of the partitions was removed since, those of the time before.
         """
         self._metadata_taken = True
         return now if self._outdated is None else self._outdated

@@ -1,8 +1,8 @@
 """
-The asking side of an incremental fetch session (KIP-227), for a consumer. Pure.
+The client side of an incremental fetch session (KIP-227; Kafka: FetchSessionHandler). Pure.
 
-The first fetch names every partition, and each one after it only what changed since: partitions that are new, whose
-offset moved, or that are not wanted for now.
+The first fetch names all partitions. Later ones name only changes: partitions that are new, whose offset moved, or that
+are not wanted for now.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from logbus.wire.schema import ZERO_UUID
 NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
-"""The epoch of a fetch without a session."""
+"""The epoch of a fetch without a session, or that closes one."""
 _MAX_EPOCH = 2**31 - 1
 
 
 class Ask(NamedTuple):
     """
-    What to ask of one partition.
+    What to fetch of one partition.
 
-    :ivar leader_epoch: the one that the leader must be in, −1: any.
-    :ivar last_epoch: that of the record before ``offset``, −1: not known. The leader says where its own log differs.
+    :ivar leader_epoch: the epoch in which the client knows the leader, −1: any.
+    :ivar last_epoch: the epoch of the record before ``offset``, −1: not known. The leader answers with the point where
+        its own log diverges.
     """
 
     offset: int
@@ -43,7 +44,7 @@ _NOTHING = Ask(-1, 0)
 @define(eq=False)
 class FetchSession:
     """
-    What is asked of one broker.
+    The session with one broker.
 
     :ivar session_id: of the next fetch.
     :ivar epoch: of the next fetch.
@@ -55,21 +56,21 @@ class FetchSession:
     _ids: dict[str, bytes] = field(factory=dict, init=False)
 
     def reset(self) -> None:
-        """The session is lost: the next fetch begins another."""
+        """Start a new session with the next fetch."""
         self.session_id, self.epoch = NO_SESSION, INITIAL_EPOCH
 
     def next_fetch(
         self, wanted: Mapping[TopicPartition, Ask], ids: Mapping[str, bytes]
     ) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
         """
-        What to put into the next fetch, with :attr:`session_id` and :attr:`epoch` as they are afterwards.
+        The partitions to put into the next fetch. Read :attr:`session_id` and :attr:`epoch` afterwards.
 
-        :param wanted: in the order in which the broker should fill its answer.
-        :param ids: the topics' ids; empty to name them.
+        :param wanted: in the order in which the broker should fill its response.
+        :param ids: topic ids; empty: use names.
         """
         known = self._ids
         if any(name in known and known[name] != topic_id for name, topic_id in ids.items()) or bool(ids) != bool(known):
-            # Another topic of the same name, or brokers of another age: no session mixes them.
+            # A topic was created anew under its name, or the broker's version changed: a session cannot mix them.
             self.reset()
         if self.epoch == INITIAL_EPOCH:
             self._asked, self._ids = {}, {}
@@ -100,18 +101,18 @@ class FetchSession:
         return list(topics.values()), list(forgotten.values())
 
     def heard_of(self, partition: TopicPartition) -> None:
-        """An answer spoke of it: the next fetch names it, if only to say the same again."""
+        """Note that a response contained this partition, so that the next fetch names it in any case."""
         if partition in self._asked:
             self._asked[partition] = _NOTHING
 
     def name_of(self, topic_id: bytes) -> str:
-        """The topic with an id, as far as it was asked for; else an empty name."""
+        """The name of a topic id in this session, or an empty string."""
         return next((name for name, each in self._ids.items() if each == topic_id), "")
 
     def answered(self, session_id: int) -> None:
-        """The fetch was answered, without an error that concerns it as a whole."""
+        """Note the session id of a response without a top-level error."""
         if session_id == NO_SESSION:
-            # The broker has no room for a session: each fetch names everything.
+            # The broker has no room for a session: each fetch names all partitions.
             self.reset()
         elif session_id == self.session_id:
             self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1

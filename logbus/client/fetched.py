@@ -1,8 +1,8 @@
 """
-What a consumer makes of a partition's part of a Fetch answer.
+Records as a consumer delivers them, and the fetched data of a partition (Kafka: CompletedFetch).
 
-Batches are kept as they came, and decoded when they are taken out: so what is read ahead takes the memory that it took
-on the wire, however well it is compressed.
+Batches are kept as they came, and decoded when records are taken. So data that is read ahead needs as much memory as it
+took on the wire, however well it is compressed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from logbus.records.committed import CommittedFilter
 from logbus.wire.messages.records import PartitionData
 
 ENOUGH = 2000
-"""Records to decode at a time, but whole batches."""
+"""The number of records to decode at a time, rounded up to whole batches."""
 
 
 K = TypeVar("K", default=bytes | None)
@@ -28,11 +28,11 @@ V = TypeVar("V", default=bytes | None)
 
 class ConsumerRecord(NamedTuple, Generic[K, V]):
     """
-    A record, and where it was read. ``ConsumerRecord`` alone means that there are no deserializers, and
-    ``ConsumerRecord[K, V]`` that keys and values are what deserializers made of them.
+    A record and its position. A plain ``ConsumerRecord`` has bytes; ``ConsumerRecord[K, V]`` has the types that
+    deserializers return.
 
-    :ivar timestamp: milliseconds since 1970; -1 is none.
-    :ivar key: bytes, or what the consumer's deserializer made of them; None is no key.
+    :ivar timestamp: milliseconds since 1970; -1: none.
+    :ivar key: bytes, or the key deserializer's result; None: no key.
     :ivar value: the same; None is a tombstone: compaction removes the key.
     :ivar headers: pairs of name and value, in order.
     """
@@ -48,13 +48,13 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
 
 class Fetched(NamedTuple, Generic[K, V]):
     """
-    Records of one partition, in order; keys and values are typed as those of a :class:`ConsumerRecord`.
+    Records of one partition, in order, typed like :class:`ConsumerRecord`.
 
-    :ivar next_offset: where the partition is read on from. It may go forward without records: markers of transactions
-        and what compaction removed have offsets, too.
-    :ivar high_watermark: where the partition ended, for readers, when this was read.
-    :ivar epoch: the leader epoch of what lies before ``next_offset``, −1 if it is not known.
-    :ivar size: bytes that it took on the wire.
+    :ivar next_offset: the offset to continue at. It may advance without records, since transaction markers and
+        compacted records have offsets, too.
+    :ivar high_watermark: the end of the partition for consumers, at the time of the fetch.
+    :ivar epoch: the leader epoch before ``next_offset``, −1: not known.
+    :ivar size: bytes on the wire.
     """
 
     partition: TopicPartition
@@ -68,9 +68,9 @@ class Fetched(NamedTuple, Generic[K, V]):
 @define(eq=False)
 class Chunk:
     """
-    Batches of one partition, as they came.
+    Fetched batches of one partition, still encoded.
 
-    :ivar offset: what lies before it in the first batch is left out.
+    :ivar offset: records before it are skipped.
     :ivar size: bytes that are left.
     """
 
@@ -84,9 +84,9 @@ class Chunk:
 
     def take(self) -> Fetched:
         """
-        Decode a few batches more.
+        Decode a few batches.
 
-        :raises ApiError: CORRUPT_MESSAGE: a batch is damaged; it stays the next.
+        :raises ApiError: CORRUPT_MESSAGE: a batch is corrupt; it stays the next one.
         """
         data, offset, before, epoch = self._data, self.offset, self._pos, NO_EPOCH
         place = tuple(self.partition)
@@ -112,7 +112,7 @@ class Chunk:
         except (DecodeError, ApiError) as e:
             if not records:
                 raise damaged(self.partition, offset, e) from e
-            # What came before the damage is handed out first.
+            # Deliver the records before the corrupt batch first.
         self.offset = offset
         taken = self._pos - before
         self.size -= taken
@@ -120,9 +120,9 @@ class Chunk:
 
     def take_all(self) -> Fetched:
         """
-        Decode all that is left.
+        Decode all batches that are left.
 
-        :raises ApiError: CORRUPT_MESSAGE: nothing can be read of the first batch.
+        :raises ApiError: CORRUPT_MESSAGE: the first batch cannot be read.
         """
         whole = self.take()
         while self.size:
@@ -136,7 +136,7 @@ class Chunk:
 
 
 def damaged(partition: TopicPartition, offset: int, error: Exception) -> ApiError:
-    """The error that stands for a batch that cannot be read."""
+    """The error for a batch that cannot be read."""
     code = error.code if isinstance(error, ApiError) else ErrorCode.CORRUPT_MESSAGE
     return ApiError(code, f"{partition}: the batch at offset {offset} cannot be read: {error}")
 
@@ -145,12 +145,12 @@ def chunk_of(
     partition: TopicPartition, offset: int, data: PartitionData, committed: bool
 ) -> tuple[Chunk, BatchHeader] | None:
     """
-    Keep what an answer says of a partition; its records may be lent, and are copied.
+    Copy the batches of a partition out of a Fetch response, whose memory may be reused.
 
-    :param offset: the one that was asked for.
-    :param committed: leave out what aborted transactions wrote, as the answer names them.
+    :param offset: the fetch offset.
+    :param committed: leave out records of aborted transactions, which the response lists.
     :returns: the batches, and the header of the last one; None if there is no whole batch.
-    :raises ApiError: CORRUPT_MESSAGE: these are no batches.
+    :raises ApiError: CORRUPT_MESSAGE: the data is not a sequence of batches.
     """
     raw = data.records
     if not isinstance(raw, (bytes, bytearray, memoryview)) or not len(raw):

@@ -1,5 +1,6 @@
 """
-Reads what the group says is to be read: begins where it left off, and stops when partitions go to others.
+Applies a group's assignment to a consumer: starts fetching assigned partitions at their committed offsets, and stops
+when partitions are revoked.
 """
 
 from __future__ import annotations
@@ -27,14 +28,15 @@ from logbus.model import NO_EPOCH, TopicPartition
 
 class Follower(GroupListener):
     """
-    What a membership tells a consumer.
+    The consumer's own listener of its membership; it calls the application's listener in turn.
 
-    :param auto: commit what is done of partitions before they are given up.
-    :param handout: what delivers records to the application.
+    :param auto: commit processed records before partitions are given up.
+    :param handout: delivers records to the application.
 
     :ivar listener: the application's.
-    :ivar require_stable: committed offsets are those that transactions leave behind, not those before (KIP-447).
-    :ivar failure: why the consumer reads nothing any more; who asks for records is told.
+    :ivar require_stable: wait for open transactions that commit offsets, instead of reading the offsets before them
+        (KIP-447).
+    :ivar failure: the error that stopped the consumer; raised to callers that ask for records.
     """
 
     _log = Logger()
@@ -57,17 +59,17 @@ class Follower(GroupListener):
         self._reset: Reset = reset
         self._auto = auto
         self._handout = handout
-        # What is to be read once its offset is looked up, with an object for each request: an answer to an earlier one
-        # does not count.
+        # Partitions whose offsets are being looked up, with an object for each request: results of earlier requests are
+        # ignored.
         self._wanted: dict[TopicPartition, object] = {}
         self._beginning: Deferred[None] | None = None
         self._waiting: set[Deferred[Fetched]] = set()
         self._alive: Any = None
 
-    # What the membership says.
+    # Called by the membership.
 
     def on_assigned(self, partitions: frozenset[TopicPartition]) -> Deferred[None]:
-        """Read these, too, from where the group left off."""
+        """Fetch these partitions, too, from their committed offsets."""
 
         async def assigned() -> None:
             self._committer.forget()
@@ -79,9 +81,9 @@ class Follower(GroupListener):
 
     def on_revoked(self, partitions: frozenset[TopicPartition]) -> Deferred[None]:
         """
-        Hand out nothing more of these, and let go of them once what is done is committed.
+        Deliver nothing more of these partitions, and remove them once processed records are committed.
 
-        Records that the application is at are waited for: until it asks for the next ones, as in Java's client, which
+        Waits for records that the application is processing, until it asks for more. The Java client does the same: it
         rebalances in poll() only.
         """
 
@@ -105,7 +107,7 @@ class Follower(GroupListener):
         return Deferred.fromCoroutine(revoked())
 
     def on_lost(self, partitions: frozenset[TopicPartition]) -> Deferred[None]:
-        """Drop these at once: they may be another's."""
+        """Remove these at once: another member may have them."""
         self._drop(partitions)
 
         async def lost() -> None:
@@ -114,7 +116,7 @@ class Follower(GroupListener):
         return Deferred.fromCoroutine(lost())
 
     def on_failed(self, error: LogbusError) -> Deferred[None]:
-        """Who waits for records is told, and so is who asks later."""
+        """Fail callers that wait for records, and later ones."""
         self._fail(error)
 
         async def failed() -> None:
@@ -122,17 +124,17 @@ class Follower(GroupListener):
 
         return Deferred.fromCoroutine(failed())
 
-    # What the consumer asks.
+    # Called by the consumer.
 
     def begin(self, partitions: frozenset[TopicPartition]) -> None:
-        """Read assigned partitions from where the group left off, as soon as that is found out."""
+        """Fetch assigned partitions from their committed offsets, once these are looked up."""
         self._start(partitions)
 
     async def seek_to_committed(self, partitions: Sequence[TopicPartition]) -> None:
         """See :meth:`.Consumer.seek_to_committed`."""
         reading = {each: self._fetcher.reading(each) for each in partitions}
         found = await self.committed(partitions) if partitions else {}
-        # One that went to another member and came back begins where that one left off, which may be further.
+        # A partition that was removed and assigned again meanwhile starts at the offset of the other member.
         still = [each for each, since in reading.items() if self._fetcher.is_reading(since)]
         positions, epochs, error = self._positions(still, found)
         for each, position in positions.items():
@@ -143,7 +145,7 @@ class Follower(GroupListener):
 
     async def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
         """
-        What the group committed.
+        Look up the group's committed offsets.
 
         :raises LogbusError: there is no group; or the broker refuses.
         """
@@ -155,7 +157,7 @@ class Follower(GroupListener):
         return await group.fetch(partitions, require_stable=self.require_stable)
 
     def polled(self) -> None:
-        """The application asks for records."""
+        """Tell the membership that the application asks for records."""
         membership = self._committer.membership
         if membership is not None:
             membership.polled()
@@ -211,15 +213,15 @@ class Follower(GroupListener):
         self._alive = self._cluster.reactor.callLater(interval, alive)
 
     async def _begin(self, partitions: frozenset[TopicPartition]) -> None:
-        """Look up where to begin; what cannot be looked up now is tried again behind the rebalance's back."""
+        """Look up offsets, and fetch. If the lookup fails now, retry without holding up the rebalance."""
         try:
             self._add(partitions, await self.committed(tuple(partitions)))
         except LogbusError as e:
-            self._log.warn("where to begin to read cannot be looked up: {error}", error=e)
+            self._log.warn("committed offsets cannot be looked up: {error}", error=e)
             self._start(partitions)
 
     def _start(self, partitions: Iterable[TopicPartition]) -> None:
-        """Begin to read these, too, as soon as their offsets are looked up."""
+        """Fetch these, too, as soon as their offsets are looked up."""
         self._wanted |= {each: object() for each in partitions}
         if self._beginning is None and self._wanted:
             self._beginning = beginning = Deferred.fromCoroutine(self._keep_trying())
@@ -242,7 +244,7 @@ class Follower(GroupListener):
                 if not is_retriable(e):
                     raise
                 attempt += 1
-                self._log.debug("{error}; trying again", error=e)
+                self._log.debug("{error}; retrying", error=e)
                 await deferLater(self._cluster.reactor, self._cluster.backoff.before(attempt))
                 continue
             still = [each for each, request in wanted.items() if self._wanted.get(each) is request]
@@ -260,8 +262,8 @@ class Follower(GroupListener):
         self, partitions: Iterable[TopicPartition], found: Mapping[TopicPartition, CommittedOffset | None]
     ) -> tuple[dict[TopicPartition, Position], dict[TopicPartition, int], ApiError | None]:
         """
-        Where to begin in partitions, the leader epochs of what lies before, and an error if nothing is committed for
-        one and there is no reset.
+        Start positions of partitions, the leader epochs before them, and an error if a partition has no committed
+        offset and there is no reset policy.
         """
         error = None
         positions: dict[TopicPartition, Position] = {}

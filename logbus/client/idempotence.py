@@ -1,9 +1,8 @@
 """
-Idempotence: the numbers by which brokers tell a batch that is sent again from a new one (KIP-98), and what the errors
-about them mean (KIP-360). Pure.
+Sequence numbers of batches (KIP-98), and how to handle the errors about them (KIP-360). Pure.
 
-Sequences count records, for each partition from 0, and begin anew with each epoch. The broker takes a batch only behind
-the one before it, and answers one it has already as if it had just come. So a batch keeps its numbers until it is
+Sequences count the records of each partition, and restart at 0 with each epoch. The broker accepts a batch only after
+its predecessor, and answers a duplicate as if it had just been written. So a batch keeps its numbers until it is
 certain that it is not in the log; only then it may get others.
 """
 
@@ -19,7 +18,7 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 MOST_IN_FLIGHT = 5
-"""Of so many batches a broker remembers the numbers."""
+"""The number of batches whose sequences a broker remembers."""
 LAST_EPOCH = 0x7FFF
 _SEQUENCES = 1 << 31
 
@@ -41,8 +40,8 @@ _NOT_WRITTEN = frozenset(
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     }
 )
-"""What brokers find out before they append. NOT_LEADER_OR_FOLLOWER is not among them: a leader that steps down says so
-of batches, too, that it had appended and that wait for other replicas."""
+"""Errors that are detected before a batch is appended. NOT_LEADER_OR_FOLLOWER is not among them: a leader that steps
+down also returns it for batches that it has appended and that wait for replication."""
 
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 _LOST_TRACK = (
@@ -53,7 +52,7 @@ _LOST_TRACK = (
 
 
 class ProducerId(NamedTuple):
-    """Who a producer is to brokers."""
+    """A producer id with its epoch."""
 
     producer_id: int
     epoch: int
@@ -64,9 +63,9 @@ NOBODY = ProducerId(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 class Numbers(NamedTuple):
     """
-    A batch's numbers.
+    The sequence numbers of a batch.
 
-    :ivar sequence: of its first record.
+    :ivar sequence: of the first record.
     """
 
     producer: ProducerId
@@ -74,7 +73,7 @@ class Numbers(NamedTuple):
 
 
 class Verdict(Enum):
-    """What is to be done with a batch that was refused, or not answered."""
+    """What to do with a batch that failed."""
 
     WRITTEN = "it is in the log already"
     AGAIN = "send it again as it is"
@@ -84,18 +83,18 @@ class Verdict(Enum):
 
 
 def after(sequence: int, count: int) -> int:
-    """The sequence that follows on ``count`` records; behind the highest comes 0."""
+    """The sequence after ``count`` records; wraps to 0 after the highest."""
     return (sequence + count) % _SEQUENCES
 
 
 def may_be_written(error: BaseException) -> bool:
-    """Whether a batch may be in the log, although this was the answer to it."""
+    """Whether a batch may be in the log in spite of this error."""
     return not isinstance(error, NotSent) and not (isinstance(error, ApiError) and error.code in _NOT_WRITTEN)
 
 
 class NotSent(Exception):
     """
-    A batch did not leave: no broker could be asked. What was in the way is the cause.
+    A batch was not sent, because no broker could be reached; the cause is chained.
 
     :ivar error: the reason.
     """
@@ -109,13 +108,13 @@ def judge(
     error: Exception, *, numbered: bool, in_doubt: bool, first: bool, splittable: bool, transactional: bool
 ) -> Verdict:
     """
-    What an error means for a batch.
+    Decide what to do with a batch after an error.
 
-    :param numbered: it has numbers.
-    :param in_doubt: it may be in the log from an attempt before.
-    :param first: no batch with lower numbers is still to be answered.
+    :param numbered: it has sequence numbers.
+    :param in_doubt: an earlier attempt may have written it.
+    :param first: no earlier batch is unanswered.
     :param splittable: it has several records.
-    :param transactional: the epoch is the coordinator's to change: the transaction has to be aborted instead.
+    :param transactional: only the coordinator may change the epoch, so the transaction has to be aborted instead.
     """
     if isinstance(error, NotSent):
         return Verdict.AGAIN if is_retriable(error.error) else Verdict.FAIL
@@ -123,13 +122,13 @@ def judge(
     if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER and numbered:
         return Verdict.WRITTEN
     if code in _TOO_LARGE:
-        # A part of what may be in the log as a whole would not be known again.
+        # If the whole batch is in the log already, the broker would not recognise its halves.
         return Verdict.SPLIT if splittable and not in_doubt else Verdict.FAIL
     if code in _LOST_TRACK and numbered:
         if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not first:
-            # The one before it is missing, and comes again.
+            # An earlier batch is missing, and will be retried.
             return Verdict.AGAIN
-        # What is in doubt may still be on its way with the old numbers: with others it could be in the log twice.
+        # A batch in doubt may still arrive with the old numbers; under new ones it could be written twice.
         return Verdict.FAIL if transactional or in_doubt else Verdict.RENUMBER
     return Verdict.AGAIN if is_retriable(error) else Verdict.FAIL
 
@@ -137,13 +136,13 @@ def judge(
 @define
 class Sequences:
     """
-    How one partition counts.
+    The sequence numbers of one partition.
 
-    :ivar producer: whose numbers these are.
+    :ivar producer: the producer id and epoch that they belong to.
     :ivar next: the sequence of the next record.
-    :ivar heard: the partition has taken something with these numbers. Before that it knows nothing of the producer, and
-        would take a batch that comes before the one it follows.
-    :ivar lost: the partition does not count as we do: nothing may be numbered before :meth:`begin`.
+    :ivar heard: the partition has accepted a batch with these numbers. Before that it knows nothing of the producer,
+        and would accept a batch that arrives before its predecessor.
+    :ivar lost: the broker expects other numbers: assign none before :meth:`begin`.
     """
 
     producer: ProducerId = NOBODY
@@ -152,21 +151,21 @@ class Sequences:
     lost: bool = False
 
     def begin(self, producer: ProducerId) -> None:
-        """Count from 0, under an id or epoch that the partition has not seen."""
+        """Restart at 0, under a producer id or epoch that is new to the partition."""
         self.producer, self.next, self.heard, self.lost = producer, 0, False, False
 
     def number(self, count: int) -> Numbers:
-        """The numbers of the next batch, of so many records."""
+        """Assign numbers to the next batch."""
         numbers = Numbers(self.producer, self.next)
         self.next = after(self.next, count)
         return numbers
 
     def written(self, numbers: Numbers) -> None:
-        """A batch is in the log."""
+        """Note that a batch was written."""
         if numbers.producer == self.producer:
             self.heard = True
 
     def take_back(self, numbers: Numbers) -> None:
-        """The last batch that was numbered is not in the log and never will be: the next one takes its place."""
+        """Reuse the numbers of the last batch, which will never be in the log."""
         if numbers.producer == self.producer and not self.lost:
             self.next = numbers.sequence

@@ -8,16 +8,16 @@ from attrs import define
 @define
 class ProducerMetrics:
     """
-    :ivar records: that were put into batches.
-    :ivar bytes: of batches that were sent, as sent: compressed, and again with each attempt.
-    :ivar batches: that were sent for the first time.
+    :ivar records: appended to batches.
+    :ivar bytes: of batches as sent: compressed, and counted again with each attempt.
+    :ivar batches: sent for the first time.
     :ivar requests: Produce requests.
-    :ivar retries: batches that were sent again.
-    :ivar splits: batches that were too large, and were made two.
-    :ivar errors: batches that were not written, or of which nobody knows.
+    :ivar retries: batches sent again.
+    :ivar splits: batches split because they were too large.
+    :ivar errors: batches that failed, or whose outcome is unknown.
     :ivar failed_records: records in those.
-    :ivar queue_us: microseconds that batches waited, from their first record to their first request, all together.
-    :ivar waits: sends that had to wait for room.
+    :ivar queue_us: microseconds from the first record of batches to their first request, summed.
+    :ivar waits: sends that waited for room.
     """
 
     records: int = 0

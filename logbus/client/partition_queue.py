@@ -1,9 +1,8 @@
 """
-What a producer has for one partition: the batch that grows, those that are complete, and those under way. Pure.
+The batches of one partition (Kafka: ProducerBatch): the one that grows, complete ones, and those in flight. Pure.
 
-Batches reach the log in the order in which they were begun. Several are under way at once only while all goes well, and
-only with idempotence, where the broker refuses one that comes without the one before it. As soon as one has to be sent
-again they go one at a time.
+Batches reach the log in the order in which they were created. Several are in flight at once only with idempotence,
+where the broker rejects a batch that arrives before its predecessor. After a failure they are sent one at a time.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from logbus.records.batch import BatchBuilder, decode_batch
 
 class Delivered(NamedTuple):
     """
-    A batch was written.
+    The offset and timestamp of a batch that was written.
 
-    :ivar base_offset: of its first record; −1 if it is not known: nobody waited for the answer (acks=0), or the broker
-        only said that it had the batch already.
-    :ivar timestamp: milliseconds since 1970 that the log gave its records; −1: they keep their own.
+    :ivar base_offset: of its first record; −1: not known, because there is no response (acks=0), or the broker answered
+        that it had the batch already.
+    :ivar timestamp: log append time, in milliseconds since 1970; −1: records keep their own.
     """
 
     base_offset: int
@@ -49,18 +48,18 @@ Outcome = Delivered | Exception
 @define(eq=False)
 class Batch:
     """
-    Records for one partition that travel together.
+    Records for one partition that are sent together.
 
-    :ivar place: where it is in the order of its partition; of the two parts of a batch both begin with the whole's.
-    :ivar created: when the first record came, in seconds of the producer's clock.
+    :ivar place: its position in the order of batches; the two halves of a split batch share the prefix of the whole.
+    :ivar created: when its first record was added, in seconds of the producer's clock.
     :ivar attempts: how often it was sent.
-    :ivar numbers: by which brokers know it again; None: it has none, or none yet.
-    :ivar in_doubt: it may be in the log although nobody said so.
+    :ivar numbers: producer id, epoch and sequence; None: none, or not assigned yet.
+    :ivar in_doubt: it may be in the log although no response said so.
     :ivar outcome: None until it is known.
-    :ivar sends: who waits for single records, by their index; None, or nothing at the end: nobody does.
+    :ivar sends: the Deferreds of its records, by index; None, or missing at the end: no Deferred.
     :ivar stamps: their timestamps.
-    :ivar waiters: how many there were when it was split.
-    :ivar settle: told of the outcome before all who listen.
+    :ivar waiters: the number of Deferreds when it was split.
+    :ivar settle: called with the outcome before all listeners.
     """
 
     partition: TopicPartition
@@ -83,7 +82,7 @@ class Batch:
         return self.builder.size
 
     def wait_for(self, index: int, timestamp: int, sent: Any) -> None:
-        """Somebody waits for a record, one behind all that somebody waits for."""
+        """Register the Deferred of a record, in the order of records."""
         sends = self.sends
         if len(sends) != index:
             missing = index - len(sends)
@@ -100,7 +99,7 @@ class Batch:
             fn(self.outcome)
 
     def finish(self, outcome: Outcome) -> None:
-        """The outcome is known; who listens is told, once."""
+        """Set the outcome and call the listeners, once."""
         if self.outcome is None:
             self.outcome = outcome
             if self.settle is not None:
@@ -113,14 +112,16 @@ class Batch:
 @define(eq=False)
 class PartitionQueue:
     """
-    :ivar growing: the batch that takes records.
-    :ivar waiting: complete batches in the order in which they are to be sent.
+    The batches of one partition, and what is known of its sequence numbers.
+
+    :ivar growing: the batch that records are appended to.
+    :ivar waiting: complete batches, in sending order.
     :ivar in_flight: batches that were sent and not answered, in order.
     :ivar not_before: nothing is sent before this time, in seconds of the producer's clock.
-    :ivar broker: whom those in flight were sent to.
-    :ivar attempts: how often in a row nothing came of it, for the length of pauses.
-    :ivar trouble: what was last in the way.
-    :ivar taken: bytes of records that were ever put in.
+    :ivar broker: the broker that the batches in flight were sent to.
+    :ivar attempts: consecutive failures, for the backoff.
+    :ivar trouble: the last error.
+    :ivar taken: bytes of all records ever appended.
     """
 
     partition: TopicPartition
@@ -136,19 +137,19 @@ class PartitionQueue:
     _places: int = field(default=0, init=False)
 
     def begin(self, builder: BatchBuilder, now: float) -> Batch:
-        """The next batch that takes records."""
+        """Start a new growing batch."""
         self._places += 1
         batch = self.growing = Batch(self.partition, builder, now, (self._places,))
         return batch
 
     def seal(self) -> None:
-        """The growing batch is complete."""
+        """Complete the growing batch."""
         if self.growing is not None:
             self.waiting.append(self.growing)
             self.growing = None
 
     def may_send(self, broker: int, *, idempotent: bool) -> bool:
-        """Whether the first batch that waits may be sent to a broker now, for all that is under way."""
+        """Whether the first waiting batch may be sent to a broker now, given those in flight."""
         if not self.in_flight:
             return True
         head = self.waiting[0] if self.waiting else self.growing
@@ -165,9 +166,9 @@ class PartitionQueue:
 
     def depart(self, broker: int, producer: ProducerId | None) -> Batch:
         """
-        The first batch that waits is sent.
+        Move the first waiting batch in flight, and return it.
 
-        :param producer: whose numbers it gets, if it has none; None: it gets none.
+        :param producer: assigns sequence numbers if the batch has none; None: no idempotence.
         """
         if not self.waiting:
             self.seal()
@@ -184,14 +185,17 @@ class PartitionQueue:
         sequences = self.sequences
         is_alone = not self.in_flight
         if is_alone and (sequences.lost or sequences.producer != producer) and self._begin(producer):
-            # This one is not in the log, so none behind it is.
+            # This batch is not in the log, so no later one is.
             for each in self.waiting:
                 each.numbers, each.in_doubt = None, False
         if batch.numbers is None:
             batch.numbers = sequences.number(batch.builder.count)
 
     def _begin(self, producer: ProducerId) -> bool:
-        """Count from 0; the next epoch is ours to choose where no coordinator does. Says whether there is a need to."""
+        """
+        Restart sequences at 0 under a new producer id or epoch, if that is needed; returns whether it was. Without a
+        coordinator the client increments the epoch itself.
+        """
         sequences = self.sequences
         mine = sequences.producer
         if mine.producer_id != producer.producer_id or mine.epoch < producer.epoch:
@@ -204,18 +208,19 @@ class PartitionQueue:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether another epoch is needed and there is none left: only another producer id helps."""
+        """Whether a new epoch is needed and the last one is used: then a new producer id is needed."""
         return self.sequences.lost and self.sequences.producer.epoch >= LAST_EPOCH
 
     def returned(
         self, batch: Batch, outcome: Outcome, *, final: bool = False, transactional: bool = False
     ) -> list[tuple[Batch, Outcome]]:
         """
-        A batch that was sent is answered, or will not be.
+        Handle the response or failure of a batch in flight.
 
-        :param outcome: what the broker said; :class:`~logbus.client.idempotence.NotSent` if nobody was asked.
-        :param final: it is not to be sent again, whatever is wrong.
-        :returns: the batches whose outcome is known by that; none if it is sent again.
+        :param outcome: the broker's response; :class:`~logbus.client.idempotence.NotSent` if the request was never
+            sent.
+        :param final: do not retry, whatever the error.
+        :returns: the batches that are finished by this, with their outcomes; none if the batch is retried.
         """
         self.in_flight.remove(batch)
         if isinstance(outcome, NotSent):
@@ -248,16 +253,16 @@ class PartitionQueue:
         return []
 
     def give_up(self, batch: Batch) -> None:
-        """A batch is not to be sent any more; it waits, or has just come back."""
+        """Remove a batch that is not to be sent again; it waits, or has just failed."""
         if batch in self.waiting:
             self.waiting.remove(batch)
         elif batch is self.growing:
             self.growing = None
         if batch.numbers is None or batch.in_doubt:
-            # Those behind a batch in doubt keep their numbers: the broker refuses them if it does not have that one.
+            # Later batches keep their numbers: the broker rejects them if it does not have this one.
             return
         if self._numbered_behind(batch):
-            # They cannot be in the log without this one, and the broker says so of each.
+            # Later batches cannot be in the log without this one; the broker rejects each of them.
             self.sequences.lost = True
         else:
             self.sequences.take_back(batch.numbers)
@@ -269,7 +274,7 @@ class PartitionQueue:
         return [(batch, outcome)]
 
     def _is_first(self, batch: Batch) -> bool:
-        """Whether all that was numbered before it is answered."""
+        """Whether all earlier numbered batches are answered."""
         return not any(each.numbers and each.place < batch.place for each in (*self.in_flight, *self.waiting))
 
     def _numbered_behind(self, batch: Batch) -> bool:
@@ -280,7 +285,7 @@ class PartitionQueue:
         self.waiting[at:at] = batches
 
     def _split(self, batch: Batch) -> list[Batch]:
-        """Two batches with the records of one, and its numbers; the whole has the outcome of both."""
+        """Split a batch in two halves that share its sequence numbers; the batch is finished when both are."""
         records = decode_batch(batch.builder.build())
         middle = len(records) // 2
         parts: list[Batch] = []

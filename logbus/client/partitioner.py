@@ -1,9 +1,9 @@
 """
-Which partition a record goes to: by its key, as Java's clients do it, or, without a key, to one partition for as many
-bytes as a batch has, and then to another (KIP-480, KIP-794).
+Chooses the partition of a record: by its key, as the Java client does, or, without a key, one partition for as many
+bytes as a batch has, and then another (KIP-480, KIP-794).
 
-Anything may be in the place of that which is called with the topic's name, the key, the value and the numbers of the
-topic's partitions, and gives one of these.
+A partitioner is any callable that takes the topic's name, the key, the value and the numbers of the topic's partitions,
+and returns one of these numbers.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Partitioner = Callable[[str, bytes | None, bytes | None, Sequence[int]], int]
 
 def choose(random: Random, candidates: Sequence[T], loads: Sequence[int]) -> T:
     """
-    One of the candidates: the more batches wait for one, the less likely it is (KIP-794).
+    A random candidate; the more batches wait for one, the less likely it is chosen (KIP-794).
 
-    :param loads: how many wait for each.
+    :param loads: the number of batches that wait for each.
     """
     most = max(loads) + 1
     if most == 1:
@@ -37,7 +37,7 @@ def choose(random: Random, candidates: Sequence[T], loads: Sequence[int]) -> T:
 
 @define(eq=False)
 class RoundRobin:
-    """A partitioner that sends each record to the next partition, whatever its key."""
+    """Sends each record to the next partition, whatever its key (Kafka: RoundRobinPartitioner)."""
 
     _turns: dict[str, int] = field(factory=dict, init=False)
 
@@ -49,7 +49,9 @@ class RoundRobin:
 
 @define(eq=False)
 class Uniform:
-    """A partitioner that goes to one partition for some records and then to another, whatever their keys."""
+    """
+    Sends some records to one partition and then to another, whatever their keys (Kafka: UniformStickyPartitioner).
+    """
 
     random: Random
     records: int = 100

@@ -1,4 +1,4 @@
-"""Produce requests out of batches, and outcomes out of answers."""
+"""Builds Produce requests from batches, and reads outcomes from responses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from logbus.wire.messages.records import (
 from logbus.wire.schema import ZERO_UUID
 
 LAST_VERSION_BY_NAME = 12
-"""Later ones name topics by their ids only."""
+"""Later versions identify topics by id only."""
 
 _OF_LEADERS = frozenset(
     {
@@ -39,7 +39,7 @@ def produce_request(
     cluster: Cluster, batches: Sequence[Batch], *, acks: int, timeout: float, transactional_id: str | None
 ) -> tuple[ProduceRequest, bool]:
     """
-    One request for batches of different partitions.
+    A request for batches of different partitions.
 
     :param timeout: seconds the leader may wait for the in-sync replicas.
     :returns: the request, and whether the ids of all its topics are known.
@@ -76,7 +76,7 @@ def _encoded(batch: Batch, transactional_id: str | None) -> bytes:
 def outcomes_of(
     cluster: Cluster, batches: Sequence[Batch], request: ProduceRequest, response: ProduceResponse
 ) -> list[Outcome]:
-    """The outcome of each batch of a request, in order; the cluster is told what is said of leaders."""
+    """The outcome of each batch of a request, in order. New leaders named in the response are passed to the cluster."""
     names = {topic.topic_id: topic.name for topic in request.topic_data}
     answers = {
         (topic.name or names.get(topic.topic_id, ""), each.index): each
@@ -99,7 +99,7 @@ def outcomes_of(
 def _hear(
     cluster: Cluster, partition: TopicPartition, answer: PartitionProduceResponse, response: ProduceResponse
 ) -> None:
-    """The broker may have said who leads the partition instead of it (KIP-951)."""
+    """Pass the new leader to the cluster, if the response names one (KIP-951)."""
     hint = answer.current_leader
     if hint is not None:
         nodes = [Node(each.node_id, each.host, each.port, each.rack) for each in response.node_endpoints]
@@ -107,5 +107,5 @@ def _hear(
 
 
 def is_of_leader(error: Exception) -> bool:
-    """Whether only the leader of a partition says so: then it need not be looked for."""
+    """Whether only a partition's leader returns this error, so that the leader need not be looked up."""
     return isinstance(error, ApiError) and error.code in _OF_LEADERS

@@ -1,4 +1,4 @@
-"""Records on their way out, where they were written, and why they were not."""
+"""A producer's records, their metadata once written, and errors of sending."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from logbus.records.batch import Headers
 
 class RecordMetadata(NamedTuple):
     """
-    Where a record was written.
+    The position of a written record.
 
     :ivar partition: −1 if the record had none yet when it failed.
-    :ivar offset: −1 if it is not known: nobody waited for the answer (acks=0), or it failed.
+    :ivar offset: −1 if it is not known: with acks=0, or after a failure.
     :ivar timestamp: milliseconds since 1970.
     """
 
@@ -24,23 +24,24 @@ class RecordMetadata(NamedTuple):
 
 
 class DeliveryFailed(LogbusError):
-    """A record could not be written in the time it was given. It may be in the log, unless the message says that it was
-    never sent."""
+    """
+    A record could not be written within the delivery timeout. It may be in the log, unless the message says that it was
+    never sent.
+    """
 
 
 class BufferFull(LogbusError):
     """
-    More records wait for room than the buffer holds besides: whoever sends them waits neither for their Deferreds nor
-    for room.
+    Too many records wait for room in the buffer: the caller awaits neither their Deferreds nor :meth:`.Producer.room`.
     """
 
 
 class ProducerRecord(NamedTuple):
     """
-    A record on its way out, as a producer gives it to its interceptors.
+    A record to send, as interceptors see it.
 
-    :ivar value: as the application gave it; once serializers have seen it, bytes or None. So is ``key``.
-    :ivar partition: None: by the key, or any.
+    :ivar value: as the application gave it; after serialization, bytes or None. Likewise ``key``.
+    :ivar partition: None: the partitioner chooses.
     :ivar timestamp: milliseconds since 1970.
     """
 

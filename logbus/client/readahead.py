@@ -1,7 +1,7 @@
 """
-What was read ahead and not taken out yet, of all partitions. Pure.
+Fetched data that is not delivered yet, of all partitions (Kafka: FetchBuffer). Pure.
 
-Partitions take turns. Those that are paused keep what they have until they are resumed.
+Partitions take turns. Paused ones keep their data until they are resumed.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from logbus.model import TopicPartition
 
 
 class Readable(Protocol):
-    """Something that was read of a partition."""
+    """Fetched data of one partition."""
 
     @property
     def size(self) -> int:
-        """Bytes that it holds."""
+        """Bytes that are left in it."""
 
     def take(self) -> Fetched:
-        """Some of it; what is left is nothing once ``size`` is 0."""
+        """Take some records; nothing is left once ``size`` is 0."""
 
 
 @define(eq=False)
 class Problem:
-    """What is wrong with a partition, in the place where it is met."""
+    """An error of a partition, raised when its turn comes."""
 
     error: ApiError
     size: int = field(default=0, init=False)
@@ -44,8 +44,10 @@ class Problem:
 @define(eq=False)
 class ReadAhead:
     """
-    :ivar size: bytes that are held.
-    :ivar paused_size: how many of these are of paused partitions.
+    Queues of fetched data, one for each partition.
+
+    :ivar size: total bytes.
+    :ivar paused_size: bytes of paused partitions.
     """
 
     size: int = field(default=0, init=False)
@@ -56,7 +58,7 @@ class ReadAhead:
     _paused: set[TopicPartition] = field(factory=set, init=False)
 
     def __bool__(self) -> bool:
-        """Whether something can be taken."""
+        """Whether there is something to take."""
         return bool(self._ready)
 
     @property
@@ -65,7 +67,7 @@ class ReadAhead:
         return next(iter(self._ready))
 
     def holds(self, partition: TopicPartition) -> bool:
-        """Whether something is held of a partition."""
+        """Whether there is data of a partition."""
         return partition in self._held
 
     def size_of(self, partition: TopicPartition) -> int:
@@ -73,7 +75,7 @@ class ReadAhead:
         return self._sizes.get(partition, 0)
 
     def paused(self) -> list[TopicPartition]:
-        """The paused partitions of which something is held."""
+        """The paused partitions that have data."""
         return [each for each in self._held if each in self._paused]
 
     def put(self, partition: TopicPartition, item: Readable) -> None:
@@ -85,9 +87,9 @@ class ReadAhead:
 
     def take(self) -> Fetched:
         """
-        Take something of the partition whose turn it is.
+        Take records of the partition whose turn it is.
 
-        :raises ApiError: there is a problem where its turn is.
+        :raises ApiError: the next item of that partition is an error.
         :raises StopIteration: nothing can be taken.
         """
         partition = self.next
@@ -97,7 +99,7 @@ class ReadAhead:
         try:
             fetched = item.take()
         except ApiError:
-            # Nothing behind it can be read either.
+            # What follows cannot be read either.
             self.drop(partition)
             raise
         self._grow(partition, item.size - before)
@@ -111,21 +113,21 @@ class ReadAhead:
         return fetched
 
     def drop(self, partition: TopicPartition) -> None:
-        """Forget what is held of a partition."""
+        """Drop the data of a partition."""
         self._grow(partition, -self._sizes.get(partition, 0))
         self._held.pop(partition, None)
         self._sizes.pop(partition, None)
         self._ready.pop(partition, None)
 
     def pause(self, partition: TopicPartition) -> None:
-        """Take nothing of a partition."""
+        """Take nothing more of a partition."""
         if partition not in self._paused:
             self._paused.add(partition)
             self.paused_size += self._sizes.get(partition, 0)
             self._ready.pop(partition, None)
 
     def resume(self, partition: TopicPartition) -> None:
-        """Take from it again."""
+        """Take from a partition again."""
         if partition in self._paused:
             self._paused.discard(partition)
             self.paused_size -= self._sizes.get(partition, 0)

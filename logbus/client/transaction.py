@@ -1,8 +1,8 @@
 """
-A transaction as its user has it, and what may go wrong with it.
+A producer's transaction, and its errors.
 
-Errors are of two kinds (KIP-1050): after a :class:`TransactionAborted` another transaction may be tried; after a
-:class:`ProducerUnusable`, a :class:`Fenced` among them, only another producer.
+There are two kinds of errors (KIP-1050). After a :class:`TransactionAborted`, try another transaction. After a
+:class:`ProducerUnusable`, such as :class:`Fenced`, a new producer is needed.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ if TYPE_CHECKING:
 
 
 class TransactionError(LogbusError):
-    """A transaction, or what was to be part of one, came to nothing."""
+    """Base of errors of transactions."""
 
 
 class TransactionAborted(TransactionError):
-    """The transaction was aborted, or can only be; the cause is said. Another one may be tried."""
+    """The transaction was aborted, or can only be aborted; the message has the cause. Another one may be tried."""
 
 
 class OutcomeUnknown(TransactionError):
-    """Nobody said in time whether the transaction was committed. It was, or was aborted; another one may be tried."""
+    """The coordinator did not answer in time, so the transaction was committed or aborted. Another one may be tried."""
 
 
 class ProducerUnusable(TransactionError):
-    """This producer can do nothing more; close it."""
+    """This producer can send nothing more; close it."""
 
 
 class Fenced(ProducerUnusable):
-    """Another producer has the transactional id now, or the coordinator took this one for dead; close it."""
+    """Another producer uses the transactional id, or the coordinator timed this one out; close it."""
 
 
 class Transaction:
     """
-    One transaction, for ``async with``: committed at the end of the block, or aborted if an error leaves the block, be
-    it a cancellation. :meth:`~logbus.client.producer.Producer.transaction` makes it.
+    One transaction, for ``async with``: committed at the end of the block, or aborted if the block is left with an
+    error or cancelled. :meth:`~logbus.client.producer.Producer.transaction` makes it.
     """
 
     _log = Logger()
@@ -75,7 +75,7 @@ class Transaction:
             await aborting
         except LogbusError as e:
             if isinstance(e, ProducerUnusable) and isinstance(error, LogbusError):
-                # What was met in the block came of that.
+                # The error in the block followed from this one.
                 raise e from error
             self._log.info("the transaction is left to its timeout: {error}", error=e)
 
@@ -86,14 +86,13 @@ class Transaction:
         self, offsets: Mapping[TopicPartition, int | CommittedOffset], group: GroupMetadata | str
     ) -> Deferred[None]:
         """
-        Have offsets of a group committed with the transaction.
+        Commit a group's offsets with the transaction.
 
-        :param offsets: of the next record to read, for each partition.
-        :param group: what :meth:`.Consumer.group_metadata` returned when all records of the transaction had been handed
-            out, so that a consumer that lost its partitions cannot commit for them. A group's name alone leaves that
-            out.
-        :raises TransactionAborted: (in the Deferred, as all of these) they were not taken; the cause is said. For
-            instance others may read the partitions now: go back with :meth:`.Consumer.seek_to_committed`.
+        :param offsets: the next offset to read, for each partition.
+        :param group: the result of :meth:`.Consumer.group_metadata`, taken when all records of the transaction had been
+            delivered; so a consumer that lost its partitions cannot commit for them. A group id alone skips this check.
+        :raises TransactionAborted: (in the Deferred, as all of these) the offsets were refused; the message has the
+            cause. If other members may read the partitions now, go back with :meth:`.Consumer.seek_to_committed`.
         :raises Fenced: the producer is fenced.
         :raises TransactionError: no transaction is open.
         """

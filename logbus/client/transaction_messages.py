@@ -1,4 +1,4 @@
-"""Requests of a transaction to coordinators, and what their answers say. Pure."""
+"""Builds requests for transaction and group coordinators, and reads the error codes of responses. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from logbus.wire.messages.transactions import (
 def add_partitions(
     transactional_id: str, producer: ProducerId, partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
-    """V1: partitions are to be in the transaction."""
+    """Version 1: AddPartitionsToTxn."""
     topics: dict[str, list[int]] = {}
     for name, index in partitions:
         topics.setdefault(name, []).append(index)
@@ -41,7 +41,7 @@ def commit_offsets(
     offsets: Mapping[TopicPartition, int | CommittedOffset],
     group: GroupMetadata,
 ) -> TxnOffsetCommitRequest:
-    """Offsets of a group are to be committed with the transaction."""
+    """TxnOffsetCommit for a group's offsets."""
     topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
     for (name, index), place in offsets.items():
         committed = CommittedOffset(place) if isinstance(place, int) else place
@@ -66,24 +66,24 @@ def commit_offsets(
 
 
 def error_code_of(answer: Any) -> int:
-    """The error code of an answer that has one for all of it."""
+    """The error code of a response that has one for the whole."""
     return int(answer.error_code)
 
 
 def _worst(codes: list[int]) -> int:
-    """Of several error codes the one that decides: one that cannot be waited for before one that can."""
+    """The error code that decides: a lasting one before a retriable one."""
     errors = [code for code in codes if code]
     lasting = [code for code in errors if not any(each == code and each.retriable for each in ErrorCode)]
     return (lasting or errors or [0])[0]
 
 
 def worst_of_partitions(answer: AddPartitionsToTxnResponse) -> int:
-    """The error code that decides whether partitions are in the transaction."""
+    """The error code that decides the outcome of AddPartitionsToTxn."""
     topics = answer.results_by_topic_v3_and_below
     codes = [each.partition_error_code for topic in topics for each in topic.results_by_partition]
     return _worst([code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED] or codes)
 
 
 def worst_of_offsets(answer: TxnOffsetCommitResponse) -> int:
-    """The error code that decides whether offsets were taken."""
+    """The error code that decides the outcome of TxnOffsetCommit."""
     return _worst([each.error_code for topic in answer.topics for each in topic.partitions])
