@@ -1,5 +1,5 @@
 """
-Reads records: of partitions one chooses, or as a member of a group.
+The consumer (Kafka: KafkaConsumer): reads records of chosen partitions, or as a member of a group.
 
 .. code-block:: python
 
@@ -52,31 +52,31 @@ __all__ = ["AtTime", "Consumer", "Isolation", "Position", "Reset"]
 
 class Consumer(OffsetLookups, Generic[K, V]):
     """
-    A consumer of records whose keys and values are of the types that its deserializers return, or ``bytes | None``.
+    A consumer of records whose keys and values have the types that its deserializers return, or ``bytes | None``.
 
-    One loop reads a consumer. What is handed out last is *done* when more is asked for: that is what is committed by
-    itself, so a record whose processing fails is read again.
+    A consumer is read by one loop. A record counts as processed when the loop asks for the next one. Automatic commits
+    cover processed records only, so a record whose processing fails is read again.
 
-    :param cluster: where from; closed by its owner, not by the consumer.
-    :param group_id: the group to be a member of, or to commit for; None: offsets are the application's matter.
-    :param auto_offset_reset: where to begin without a committed offset, and where to go on when an offset is not kept
-        any more: ``earliest``, ``latest``, or ``none``, which makes it an error.
-    :param enable_auto_commit: commit what is done every ``auto_commit_interval`` seconds, before partitions are given
-        up, and at the end.
-    :param isolation_level: whether records of transactions are read only once they are committed.
-    :param key_deserializer: called with the topic and the bytes of a key; what it returns is the record's key. One that
-        raises ends the loop with a :class:`RecordError`, and the record stays the next one.
+    :param cluster: the cluster to read from; its owner closes it, not the consumer.
+    :param group_id: the group to join, or to commit for; None: the application keeps offsets itself.
+    :param auto_offset_reset: where to start without a committed offset, or if the offset is out of range: ``earliest``,
+        ``latest``, or ``none``, which raises an error.
+    :param enable_auto_commit: commit processed records every ``auto_commit_interval`` seconds, before partitions are
+        revoked, and at the end.
+    :param isolation_level: ``read_committed`` delivers records of transactions only once they are committed.
+    :param key_deserializer: called with the topic and the bytes of a key, returns the record's key. If it raises, the
+        loop ends with a :class:`RecordError`, and the record stays the next one.
     :param value_deserializer: the same for values.
     :param interceptors: see :class:`~logbus.client.interceptors.ConsumerInterceptor`.
-    :param client_rack: where we are: brokers may name a replica nearby to read from (KIP-392).
-    :param fetch_max_wait: seconds a broker holds a fetch that finds fewer than ``fetch_min_bytes``.
-    :param fetch_max_bytes: of one answer.
+    :param client_rack: the rack of this client: brokers may name a nearby replica to fetch from (KIP-392).
+    :param fetch_max_wait: seconds a broker delays a fetch that has fewer than ``fetch_min_bytes``.
+    :param fetch_max_bytes: of one response.
     :param max_partition_fetch_bytes: of one partition in it.
-    :param queue_max_bytes: the most that is read ahead, of all partitions together, as it came over the network.
+    :param queue_max_bytes: the most to read ahead, of all partitions together, in bytes on the wire.
     :param options: of :class:`~logbus.client.membership.GroupOptions`.
 
     :raises ConfigError: an option is wrong.
-    :raises TypeError: there is no such option, or none without a ``group_id``.
+    :raises TypeError: there is no such option, or it needs a ``group_id``.
     """
 
     _log = Logger()
@@ -154,21 +154,21 @@ class Consumer(OffsetLookups, Generic[K, V]):
         self._handout.watcher = self._follower
         self._subscribe_next: tuple[Subscription, GroupListener | None] | None = None
 
-    # What is read.
+    # Assignment.
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are read."""
+        """The assigned partitions."""
         return self._fetcher.assignment
 
     def assign(self, partitions: Mapping[TopicPartition, Position] | Iterable[TopicPartition]) -> None:
         """
-        Read these partitions, and no others, without being a member of the group.
+        Read exactly these partitions, without joining the group.
 
-        :param partitions: with where to begin; without, that is where the group left off, or where
-            ``auto_offset_reset`` leads.
-        :raises LogbusError: the consumer subscribes to topics; or it is closed.
-        :raises ConfigError: something else was given.
+        :param partitions: with start positions; without, they start at the group's committed offsets, or as
+            ``auto_offset_reset`` says.
+        :raises LogbusError: the consumer subscribes to topics, or is closed.
+        :raises ConfigError: the argument is something else.
         """
         if isinstance(partitions, Mapping):
             for each, position in partitions.items():
@@ -194,12 +194,12 @@ class Consumer(OffsetLookups, Generic[K, V]):
 
     def subscribe(self, topics: Iterable[str] | re.Pattern[str], listener: GroupListener | None = None) -> None:
         """
-        Be a member of the group, which divides the partitions of topics among its members.
+        Join the group, which divides the partitions of topics among its members.
 
-        :param topics: names, or an expression that whole names match; topics that are made later count, too.
-        :param listener: hears which partitions come and go.
+        :param topics: names, or an expression that has to match whole names; topics created later are included.
+        :param listener: called when partitions are assigned and revoked.
         :raises LogbusError: there is no group, or the consumer is closed.
-        :raises ConfigError: there is no topic; or the options do not fit.
+        :raises ConfigError: no topic is named, or the options do not fit.
         """
         self._check_open()
         if self._options is None:
@@ -220,7 +220,7 @@ class Consumer(OffsetLookups, Generic[K, V]):
         self._subscribe(membership, wanted, listener)
 
     def unsubscribe(self) -> Deferred[None]:
-        """Leave the group, or read none of the assigned partitions any more; fires when that is done."""
+        """Leave the group, or drop the assigned partitions; fires when that is done."""
 
         async def unsubscribe() -> None:
             membership = self._committer.membership
@@ -241,11 +241,11 @@ class Consumer(OffsetLookups, Generic[K, V]):
 
     def group_metadata(self) -> GroupMetadata:
         """
-        Who the consumer is in its group: what a producer's transaction commits offsets with (KIP-447).
+        The member's identity, with which a producer's transaction commits offsets (KIP-447).
 
-        It is bound to the records that were handed out since this was last asked. If a partition of these was given up
-        since, it is who the consumer was when it had that partition: the coordinator refuses the offsets then, and the
-        transaction is aborted. So ask for it once for each transaction, when all records of the transaction are there.
+        It covers the records delivered since the last call. If one of their partitions was revoked meanwhile, the
+        result is the identity from before: the coordinator then refuses the offsets, and the transaction is aborted. So
+        call this once for each transaction, when all records of the transaction have been delivered.
 
         :raises LogbusError: there is no group.
         """
@@ -256,7 +256,7 @@ class Consumer(OffsetLookups, Generic[K, V]):
             now = GroupMetadata(self._options.group_id)
         else:
             now = evolve(membership.last_metadata, assignment=self.assignment)
-        # A loop over records goes on in the same batch without a word otherwise.
+        # Otherwise a loop over records would continue in the same batch unnoticed.
         self._handout.stop()
         return self._deliveries.metadata(now)
 
@@ -269,7 +269,7 @@ class Consumer(OffsetLookups, Generic[K, V]):
         return self._handout.__anext__()
 
     def batches(self) -> Batches[K, V]:
-        """``async for batch in consumer.batches()``: the records of one partition at a time, as they were read."""
+        """``async for batch in consumer.batches()``: the records of one partition at a time, as they were fetched."""
         return Batches(self._handout)
 
     def poll(
@@ -280,12 +280,12 @@ class Consumer(OffsetLookups, Generic[K, V]):
 
         Cancelling the Deferred loses no records.
 
-        :param timeout: seconds to wait for some; None: as long as it takes.
-        :returns: fires with at least one record, unless the time is up or the consumer closed.
+        :param timeout: seconds to wait for records; None: no limit.
+        :returns: fires with at least one record, unless the timeout expires or the consumer is closed.
         :raises RecordError: (in the Deferred) the next record cannot be deserialized.
-        :raises ApiError: OFFSET_OUT_OF_RANGE where ``auto_offset_reset`` is ``none``; a topic that is gone; records
-            that are damaged. Who asks again is told again, if it is still so: :meth:`seek` leads on.
-        :raises MembershipFailed: the group does not take us any more.
+        :raises ApiError: OFFSET_OUT_OF_RANGE if ``auto_offset_reset`` is ``none``; a topic that does not exist; corrupt
+            records. The error is raised again until its cause is gone; :meth:`seek` skips it.
+        :raises MembershipFailed: the group does not accept this member any more.
         """
 
         if timeout is not None:
@@ -309,7 +309,7 @@ class Consumer(OffsetLookups, Generic[K, V]):
                 try:
                     hand = self._handout.next_ready_hand(found)
                 except LogbusError:
-                    # Whoever asks next is told; here are records.
+                    # The next call raises it; this one returns records.
                     break
             return found
 
@@ -317,7 +317,7 @@ class Consumer(OffsetLookups, Generic[K, V]):
 
     def pause(self, *partitions: TopicPartition) -> None:
         """
-        Hand out no records of these until they are resumed; the consumer stays in its group.
+        Deliver no records of these partitions until they are resumed; the consumer stays in its group.
 
         :raises KeyError: one is not assigned.
         """
@@ -326,14 +326,14 @@ class Consumer(OffsetLookups, Generic[K, V]):
 
     def resume(self, *partitions: TopicPartition) -> None:
         """
-        Hand them out again.
+        Deliver them again.
 
         :raises KeyError: one is not assigned.
         """
         self._fetcher.resume(partitions)
 
     def paused(self) -> frozenset[TopicPartition]:
-        """The partitions that are paused."""
+        """The paused partitions."""
         return self._fetcher.paused()
 
     # Positions.
@@ -381,7 +381,10 @@ class Consumer(OffsetLookups, Generic[K, V]):
         return Deferred.fromCoroutine(self._follower.seek_to_committed(partitions or tuple(self.assignment)))
 
     def lag(self) -> dict[TopicPartition, int | None]:
-        """How many offsets each partition is behind its end, as of its last fetch; None while that is not known."""
+        """
+        The number of offsets between each position and the partition's end, as of its last fetch; None while that is
+        unknown.
+        """
         found: dict[TopicPartition, int | None] = {}
         for each in self.assignment:
             position, end = self.position(each), self._fetcher.high_watermark(each)
@@ -392,21 +395,21 @@ class Consumer(OffsetLookups, Generic[K, V]):
 
     def commit(self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None) -> Deferred[None]:
         """
-        Commit offsets. What is asked for while a commit is under way becomes one, which all hear of.
+        Commit offsets. Calls made while a commit is in flight become one commit, and all get its outcome.
 
-        :param offsets: of the next records to read; default: what was handed out, of all partitions.
-        :raises CommitFailed: (in the Deferred) the group has moved on, or a partition's offset is refused.
-        :raises LogbusError: there is no group; or no coordinator could be reached in time.
+        :param offsets: the next offsets to read; default: the positions after the delivered records.
+        :raises CommitFailed: (in the Deferred) the group has rebalanced, or a partition's offset is refused.
+        :raises LogbusError: there is no group, or no coordinator was reached in time.
         """
         return self._committer.commit(_as_committed(offsets))
 
     def commit_nowait(self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None) -> None:
-        """The same without waiting; a failure is logged."""
+        """Commit without waiting; a failure is logged."""
         self._committer.commit_nowait(_as_committed(offsets))
 
     def committed(self, partitions: Iterable[TopicPartition]) -> Deferred[dict[TopicPartition, CommittedOffset | None]]:
         """
-        What the group committed; None for nothing.
+        The group's committed offsets; None: no offset.
 
         :raises LogbusError: (in the Deferred) there is no group; or the broker refuses.
         """
@@ -414,9 +417,10 @@ class Consumer(OffsetLookups, Generic[K, V]):
 
     def close(self, *, done: bool = True) -> Deferred[None]:
         """
-        Stop reading, commit if that goes by itself, leave the group. Fires when that is done; never fails.
+        Stop reading, commit if automatic commits are enabled, and leave the group. Fires when that is done; never
+        fails.
 
-        :param done: what was handed out last is done, too.
+        :param done: the records delivered last are processed, too.
         """
         return Deferred.fromCoroutine(self._close(done))
 
@@ -426,7 +430,7 @@ class Consumer(OffsetLookups, Generic[K, V]):
     async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
         await self._close(kind is None)
 
-    # How it works.
+    # Internals.
 
     def _join(self, options: GroupOptions) -> Membership:
         return membership_of(self._cluster, options, self._follower)

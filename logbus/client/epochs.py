@@ -1,6 +1,4 @@
-"""
-Where leader epochs ended, asked of a partition's leader: how a consumer finds out that what it read is gone (KIP-320).
-"""
+"""Looks up where leader epochs ended (OffsetForLeaderEpoch), to detect truncated logs (KIP-320)."""
 
 from __future__ import annotations
 
@@ -19,19 +17,19 @@ from logbus.wire.messages.records import (
 
 OFFSET_FOR_LEADER_EPOCH = 23
 _SAYS_EPOCH = 1
-"""The version from which the answer says which epoch it is about."""
+"""The first version whose response names the epoch."""
 
 
 async def epoch_ends(
     channel: Channel, wanted: Mapping[TopicPartition, tuple[int, int]]
 ) -> dict[TopicPartition, OffsetAndEpoch | ApiError]:
     """
-    Where the largest epoch ends that is not beyond the one asked for.
+    The end of the largest epoch that is not beyond the given one.
 
-    :param wanted: the epoch that the leader must be in, and the one to ask for.
-    :returns: an answer for each partition that the broker speaks of; offset −1: it knows none. Empty if the broker is
-        too old to tell.
-    :raises Disconnected: the connection ended first.
+    :param wanted: the leader's current epoch, and the epoch to look up.
+    :returns: a result for each partition in the response; offset −1: the leader knows no such epoch. Empty if the
+        broker does not support this.
+    :raises Disconnected: the connection was lost.
     """
     known = channel.versions.get(OFFSET_FOR_LEADER_EPOCH)
     if not wanted or known is None or known.max < _SAYS_EPOCH:

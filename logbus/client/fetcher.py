@@ -1,8 +1,8 @@
 """
-The engine of consumers: partitions and positions in, records out, read ahead.
+Fetches records of assigned partitions and buffers them ahead of the application (Kafka: Fetcher).
 
-One fetch at a time is under way to each broker, on a connection of its own, and goes on while records of the one before
-are taken out. What is read ahead is bounded in bytes, over all partitions.
+Each broker has one fetch in flight, on a connection of its own, while records of the previous one are delivered. The
+buffer is bounded in bytes, over all partitions.
 """
 
 from __future__ import annotations
@@ -31,15 +31,17 @@ __all__ = ["AtTime", "Fetcher", "Isolation", "Position", "Reset"]
 
 class Fetcher:
     """
-    :param cluster: where from; closed by its owner, not by the fetcher.
-    :param reset: where to go on when an offset is not kept any more, or not yet there: ``none`` makes it an error.
-    :param max_wait: seconds a broker holds a fetch that finds fewer than ``min_bytes``.
-    :param max_bytes: of one answer.
+    Keeps the positions of assigned partitions, and the fetched data.
+
+    :param cluster: the cluster to read from; its owner closes it, not the fetcher.
+    :param reset: where to continue if an offset is out of range; ``none`` raises an error.
+    :param max_wait: seconds a broker delays a fetch that has fewer than ``min_bytes``.
+    :param max_bytes: of one response.
     :param partition_max_bytes: of one partition in it.
-    :param queue_bytes: the most that is read ahead, of all partitions and as it came over the network, answers on their
-        way included. A batch that is larger is read all the same (KIP-74).
-    :param isolation: whether records of transactions are read only once they are committed.
-    :param rack: ours: brokers may name a replica nearby to read from (KIP-392).
+    :param queue_bytes: the size of the buffer, over all partitions, in bytes on the wire and including responses to
+        come. A larger batch is fetched all the same (KIP-74).
+    :param isolation: ``read_committed`` delivers records of transactions only once they are committed.
+    :param rack: the client's rack: brokers may name a nearby replica to fetch from (KIP-392).
     :param patience: seconds for which a topic or partition may be missing before that is an error.
     """
 
@@ -86,24 +88,24 @@ class Fetcher:
         self._wake: Any = None
         self._closed = False
 
-    # What is read.
+    # Assignment and positions.
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are read."""
+        """The assigned partitions."""
         return frozenset(self._sources)
 
     def assign(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """Read these partitions from these positions on, and no others."""
+        """Fetch exactly these partitions, from these positions."""
         self.remove(list(self._sources))
         self.add(positions)
 
     def add(self, positions: Mapping[TopicPartition, Position], epochs: Mapping[TopicPartition, int] = {}) -> None:
         """
-        Read these partitions, too; those that are read already go on from the positions.
+        Fetch these partitions, too; those that are assigned already move to the positions.
 
-        :param epochs: the leader epochs of what lies before them, where they are known: a log that was cut off since is
-            noticed (KIP-320).
+        :param epochs: the leader epochs of the records before the positions, if known, to detect that the log was
+            truncated since (KIP-320).
         """
         for partition, position in positions.items():
             self._ahead.drop(partition)
@@ -112,7 +114,7 @@ class Fetcher:
         self._go_on()
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these no more; what was read ahead of them is dropped."""
+        """Stop fetching these partitions, and drop their buffered data."""
         for partition in partitions:
             if self._sources.pop(partition, None) is not None:
                 self._ahead.resume(partition)
@@ -120,7 +122,7 @@ class Fetcher:
 
     def seek(self, partition: TopicPartition, position: Position, epoch: int = NO_EPOCH) -> None:
         """
-        Go on elsewhere in a partition; what was read ahead is dropped.
+        Move to another position of a partition, and drop its buffered data.
 
         :raises KeyError: the partition is not assigned.
         """
@@ -130,7 +132,7 @@ class Fetcher:
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """
-        Hand out nothing of these, and fetch nothing more. What was read ahead is kept if it is not much.
+        Deliver and fetch nothing of these. Buffered data is kept if there is not much of it.
 
         :raises KeyError: one is not assigned.
         """
@@ -141,7 +143,7 @@ class Fetcher:
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """
-        Go on with these.
+        Fetch and deliver these again.
 
         :raises KeyError: one is not assigned.
         """
@@ -152,12 +154,12 @@ class Fetcher:
         self._go_on()
 
     def paused(self) -> frozenset[TopicPartition]:
-        """The partitions that are paused."""
+        """The paused partitions."""
         return frozenset(each.partition for each in self._sources.values() if each.paused)
 
     def position(self, partition: TopicPartition) -> int | None:
         """
-        The offset after the last record taken out; None while it is not found out yet.
+        The offset after the last record taken; None while it is being looked up.
 
         :raises KeyError: the partition is not assigned.
         """
@@ -166,29 +168,29 @@ class Fetcher:
 
     def reading(self, partition: TopicPartition) -> Source:
         """
-        What is read of a partition, for :meth:`is_reading`.
+        A token for :meth:`is_reading`.
 
         :raises KeyError: the partition is not assigned.
         """
         return self._sources[partition]
 
     def is_reading(self, source: Source) -> bool:
-        """Whether a partition has been assigned ever since; not if it was taken away and assigned again."""
+        """Whether a partition has been assigned without interruption since the token was taken."""
         return self._sources.get(source.partition) is source
 
     def epoch(self, partition: TopicPartition) -> int:
-        """The leader epoch of what was taken out last, −1 if it is not known."""
+        """The leader epoch of the last record taken, −1 if it is not known."""
         return self._sources[partition].position_epoch
 
     def high_watermark(self, partition: TopicPartition) -> int | None:
-        """Where the partition ended, for readers, when it was read last; None if it was not yet."""
+        """The end of the partition for consumers, as of the last fetch; None before the first one."""
         return self._sources[partition].high_watermark
 
-    # What comes out.
+    # Records.
 
     def take(self) -> Fetched | None:
         """
-        The next records of any partition, if there are some now.
+        The next records of any partition, if some are buffered.
 
         :raises ApiError: as :meth:`poll`.
         """
@@ -212,13 +214,12 @@ class Fetcher:
 
     def poll(self) -> Deferred[Fetched]:
         """
-        The next records of any partition, waiting for some. A partition may go forward without records: then there
-        are none in it.
+        Wait for the next records of any partition. The result has no records if a partition advanced without any.
 
-        Cancelling the Deferred loses nothing: what comes is for the next one who asks.
+        Cancelling the Deferred loses no records: the next call gets them.
 
-        :raises ApiError: (in the Deferred) OFFSET_OUT_OF_RANGE where ``reset`` is none; a topic that is gone;
-            records that are damaged. Who asks again is told again, if it is still so: :meth:`seek` leads on.
+        :raises ApiError: (in the Deferred) OFFSET_OUT_OF_RANGE if ``reset`` is none; a topic that does not exist;
+            corrupt records. The error is raised again until its cause is gone; :meth:`seek` skips it.
         """
         if self._closed:
             return fail(LogbusError("the consumer is closed"))
@@ -234,12 +235,14 @@ class Fetcher:
         return waiting
 
     def rest(self) -> Deferred[None]:
-        """Nothing is read for now: brokers need not remember what was (KIP-227). Fires soon, and never fails."""
+        """Close the fetch sessions, since nothing is fetched for now (KIP-227). Fires soon, and never fails."""
         brokers, self._brokers = self._brokers, {}
         return end_sessions(brokers.values(), self._clock)
 
     def close(self) -> Deferred[None]:
-        """Stop reading; who waits for records gets an error. Fires once brokers know, if they hear of it soon."""
+        """
+        Stop fetching; callers that wait get an error. Fires when the fetch sessions are closed, or after a short time.
+        """
         self._closed = True
         self._tasks.cancel()
         if self._wake is not None and self._wake.active():
@@ -252,13 +255,15 @@ class Fetcher:
             each.errback(LogbusError("the consumer is closed"))
         return resting
 
-    # How it works.
+    # Internals.
 
     def _has_room(self) -> bool:
         return self._ahead.size < self._options.queue_bytes // 2
 
     def _make_room(self) -> None:
-        """What paused partitions hold must not keep the others from being read: they read it again when they go on."""
+        """
+        Drop data of paused partitions if it takes too much of the buffer; it is fetched again after they are resumed.
+        """
         for partition in self._ahead.paused():
             if self._ahead.paused_size <= self._options.queue_bytes // 4:
                 return
@@ -268,7 +273,7 @@ class Fetcher:
             source.stuck = False
 
     def _go_on(self) -> None:
-        """Ask for what can be asked for now."""
+        """Start all lookups and fetches that are possible now."""
         if self._closed:
             return
         now, wake, most = self._clock.seconds(), 0.0, self._options.partition_max_bytes
@@ -331,14 +336,14 @@ class Fetcher:
         self._after()
 
     async def _fetch(self, broker: BrokerFetches, sources: list[Source]) -> None:
-        # What all brokers answer at the same time fits into the half that may still be free.
+        # Fetches start while half of the buffer is free: together the responses of all brokers fit into that half.
         share = max(1, self._options.queue_bytes // 2 // max(1, len(self._brokers)))
         try:
             found = await broker.fetch(sources, min(self._options.max_bytes, share))
         except LogbusError as e:
             broker.lost()
             now = self._clock.seconds()
-            self._log.debug("{error}; trying again", error=e)
+            self._log.debug("{error}; retrying", error=e)
             for source in sources:
                 source.lost = source.lost or source.replica != broker.node_id
                 source.replica = -1
@@ -364,7 +369,7 @@ class Fetcher:
             return
         if isinstance(met, Chunk):
             self._ahead.put(partition, met)
-            # The first partitions of a fetch get its bytes first: let each be first in turn.
+            # Brokers fill a response in the order of partitions, so rotate them.
             self._sources[partition] = self._sources.pop(partition)
         elif isinstance(met, OffsetAndEpoch):
             self._cut(source, met)
@@ -375,13 +380,13 @@ class Fetcher:
             else:
                 self._log.info("{message}; going on from the {reset}", message=message, reset=self._reset)
                 source.wanted = reset_position(self._reset)
-                # A broker that says so each time is not asked each time at once.
+                # Do not loop at full speed if a broker returns this error each time.
                 source.failed(self._clock.seconds(), self._cluster.backoff)
         else:
             self._tell([(source, met)])
 
     def _cut(self, source: Source, end: OffsetAndEpoch) -> None:
-        """The leader's log has something else from an offset on, or nothing: what was read there is gone."""
+        """Handle a truncated log: records were read that the leader's log does not have."""
         partition, position = source.partition, source.position
         message = (
             f"{partition} was cut off at offset {end.offset}, and the position is {position}: what was read is gone"
@@ -403,7 +408,7 @@ class Fetcher:
                 self._ahead.put(source.partition, Problem(error))
 
     def _serve(self) -> None:
-        """Hand out what is there to who waits."""
+        """Give buffered records to callers that wait."""
         while self._waiting and self._ahead:
             waiting = self._waiting.pop(0)
             try:
@@ -415,5 +420,5 @@ class Fetcher:
                 waiting.callback(fetched)
 
     def _broken(self, failure: Failure) -> None:
-        self._log.failure("reading failed", failure=failure)
+        self._log.failure("fetching failed", failure=failure)
         self._clock.callLater(self._cluster.backoff.most, self._go_on)

@@ -1,6 +1,4 @@
-"""
-Fetches from one broker: one at a time, in a session (KIP-227), and what its answers say of each partition.
-"""
+"""Fetches from one broker: one request at a time, in a fetch session (KIP-227)."""
 
 from __future__ import annotations
 
@@ -26,29 +24,27 @@ from logbus.wire.schema import ZERO_UUID
 _FETCH = 1
 _SESSION_VERSION = 7
 _EPOCH_VERSION = 12
-"""The first version whose brokers say where a log differs."""
+"""The first version whose responses name the point where logs diverge."""
 _LAST_VERSION_BY_NAME = 12
 _REPLICA_FOR = 300.0
-"""Seconds after which the leader is asked again which replica is nearest."""
+"""Seconds after which the leader is asked again for the preferred read replica."""
 _HINTS = 3
-"""One after the other to follow at once; brokers that send one around are given time to agree."""
+"""The number of leader hints to follow without delay; after that, brokers that name each other get time to agree."""
 _NOT_YET = frozenset({ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNKNOWN_LEADER_EPOCH})
-"""The right broker was asked, and has to catch up."""
+"""Errors of the right broker, which has to catch up first."""
 _ENDING_TAKES = 1.0
-"""Seconds to tell brokers that sessions are over; they forget them by themselves, when they need the room."""
+"""Seconds to wait for brokers to close sessions; they also evict them when they need the room."""
 
 Met = Chunk | ApiError | OffsetAndEpoch
 """
-What is met in a partition: batches; an error that waiting does not help, OFFSET_OUT_OF_RANGE among them; or where what
-was read stops being what the leader has.
+The result for one partition: batches; an error that retrying does not help, such as OFFSET_OUT_OF_RANGE; or the point
+where the leader's log diverges from what was read.
 """
 
 
 @frozen
 class FetchOptions:
-    """
-    How partitions are read: see :class:`~logbus.client.fetcher.Fetcher`.
-    """
+    """How to fetch: see :class:`~logbus.client.fetcher.Fetcher`."""
 
     max_wait: float
     min_bytes: int
@@ -62,8 +58,10 @@ class FetchOptions:
 @define(eq=False)
 class BrokerFetches:
     """
-    :ivar node_id: the broker.
-    :ivar busy: whether a fetch is under way.
+    The fetch session with one broker.
+
+    :ivar node_id: the broker's id.
+    :ivar busy: whether a fetch is in flight.
     """
 
     _log = Logger()
@@ -76,17 +74,17 @@ class BrokerFetches:
     busy: bool = field(default=False, init=False)
 
     def lost(self) -> None:
-        """It is not known whether the last fetch was served: begin another session."""
+        """Start a new session, since the last fetch may or may not have been served."""
         self._session.reset()
 
     async def fetch(self, sources: Sequence[Source], max_bytes: int) -> list[tuple[Source, Met]]:
         """
-        Ask once.
+        Send one fetch.
 
-        :param sources: the partitions to ask for; those that move meanwhile are left alone.
-        :param max_bytes: of the answer, beyond the first batch.
-        :returns: what was met in which of them; sources have moved on accordingly.
-        :raises LogbusError: there was no answer.
+        :param sources: the partitions to fetch; those whose position changes meanwhile are left alone.
+        :param max_bytes: of the response, beyond the first batch.
+        :returns: results for some of the partitions, whose fetch offsets are advanced.
+        :raises LogbusError: there was no response.
         """
         channel = await self._cluster.channel(self.node_id, self._lane, lends=True)
         version = channel.version(_FETCH)
@@ -125,7 +123,7 @@ class BrokerFetches:
             rack_id=options.rack,
         )
         response: FetchResponse = await channel.request(request, version, options.max_wait + cluster.timeout)
-        # From here on nothing is waited for: the records are only lent.
+        # No await from here on: the memory of the records is reused.
         if response.error_code:
             session.reset()
             raise api_error(response.error_code, f"fetch from broker {self.node_id}")
@@ -151,9 +149,9 @@ class BrokerFetches:
 
     async def end(self) -> None:
         """
-        Have the broker forget the session, if there is one.
+        Close the session, if there is one.
 
-        Not on the lane of the fetches, where one may be waiting for records, and answers come in order.
+        Uses another connection than fetches do: one of these may be waiting for records, and responses come in order.
         """
         session_id = self._session.session_id
         self._session.reset()
@@ -172,7 +170,7 @@ class BrokerFetches:
             await channel.request(request)
         except LogbusError as e:
             self._log.debug(
-                "broker {node} was not told of the end of a fetch session: {error}", node=self.node_id, error=e
+                "the fetch session with broker {node} could not be closed: {error}", node=self.node_id, error=e
             )
 
     def _leader_epoch(self, source: Source) -> int:
@@ -181,7 +179,7 @@ class BrokerFetches:
         return NO_EPOCH if known is None else known.leader_epoch
 
     async def _check(self, channel: Channel, sources: Sequence[Source]) -> list[tuple[Source, Met]]:
-        """See that what was read is still in the leader's log, where another epoch began since."""
+        """Check with OffsetForLeaderEpoch that the leader's log still has what was read, if its epoch has changed."""
         due = {}
         for source in sources:
             current = self._leader_epoch(source)
@@ -226,13 +224,13 @@ class BrokerFetches:
     def _refused(self, source: Source, ask: Ask, data: PartitionData, nodes: Iterable[Node]) -> ApiError | None:
         error = api_error(data.error_code, str(source.partition))
         if source.replica == self.node_id:
-            # The leader knows better, of offsets, too.
+            # Ask the leader instead, also about an offset that is out of range.
             source.replica = -1
             self._put_off(source, error, lost=error.code is not ErrorCode.OFFSET_OUT_OF_RANGE)
         elif error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             if ask.last_epoch == NO_EPOCH:
                 return error
-            # Perhaps only the epoch is one that the leader does not know any more.
+            # Perhaps the leader only does not know this epoch any more.
             source.epoch = NO_EPOCH
         elif error.code is ErrorCode.CORRUPT_MESSAGE or not is_retriable(error):
             return error
@@ -251,7 +249,7 @@ class BrokerFetches:
 
 
 def end_sessions(brokers: Iterable[BrokerFetches], clock: Any) -> Deferred[None]:
-    """Fires when the brokers have forgotten their sessions, or it took too long to tell them; never fails."""
+    """Close fetch sessions; fires when that is done or has timed out, and never fails."""
 
     async def end() -> None:
         await gatherResults([Deferred.fromCoroutine(each.end()) for each in brokers], consumeErrors=True)

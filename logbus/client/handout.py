@@ -1,6 +1,4 @@
-"""
-Hands records to the application: the loop, the batches and the positions of a consumer.
-"""
+"""Delivers records to the application: a consumer's loop, its batches, and its positions."""
 
 from __future__ import annotations
 
@@ -20,31 +18,31 @@ from logbus.model import TopicPartition
 
 
 class Watcher(Protocol):
-    """Who knows whether there is something to wait for."""
+    """The group membership, as seen by the delivery of records."""
 
     def polled(self) -> None:
         """The application asks for records."""
 
     def check(self) -> None:
         """
-        See that there is something to wait for.
+        Check that waiting for records makes sense.
 
-        :raises LogbusError: there is not.
+        :raises LogbusError: it does not: the consumer reads nothing, or has failed.
         """
 
     def waiting(self, records: Deferred[Fetched]) -> Deferred[Fetched]:
-        """Have a wait for records end when there will be none."""
+        """Cancel a wait for records when the consumer fails."""
 
 
 class Handout(Generic[K, V]):
     """
-    Delivers records to one loop: what it got last is done when it asks for more.
+    Delivers records to one loop: the records delivered last are processed when the loop asks for more.
 
     :param watcher: set before records are asked for.
-    :param delivered: called with a partition whenever the application gets the next batch of it, or goes on with one.
+    :param delivered: called with a partition when its next batch, or the rest of one, is delivered.
 
-    :ivar closed: nothing is handed out any more.
-    :ivar leaving: the application gives up its partitions itself, so that nothing waits until it asks for more.
+    :ivar closed: deliver nothing more.
+    :ivar leaving: the application gives up its partitions itself, so do not wait until it asks for more.
     """
 
     watcher: Watcher
@@ -74,7 +72,7 @@ class Handout(Generic[K, V]):
 
     async def __anext__(self) -> ConsumerRecord[K, V]:
         for record in self._rest:
-            # Nearly always, so it takes no call and no exception.
+            # The fast path, without a call or an exception.
             return record
         while True:
             hand = await self.next_hand()
@@ -89,9 +87,9 @@ class Handout(Generic[K, V]):
 
     async def next_hand(self, seconds: float | None = None) -> Hand | None:
         """
-        What to hand out next, waiting for it; None if the time is up or the consumer closed.
+        Wait for the next batch to deliver; None if the time is up or the consumer was closed.
 
-        :raises LogbusError: another loop is waiting for records; or what went wrong.
+        :raises LogbusError: another loop is waiting for records; or the error of a partition.
         """
         if self._is_read:
             raise LogbusError(
@@ -125,10 +123,10 @@ class Handout(Generic[K, V]):
 
     def next_ready_hand(self, but: Iterable[TopicPartition]) -> Hand | None:
         """
-        What can be handed out now, besides what was.
+        The next batch that can be delivered without waiting, in addition to the last one.
 
-        :param but: of other partitions, if it is the rest of a batch.
-        :raises ApiError: what is wrong with the partition whose turn it is.
+        :param but: partitions to skip if they only have the rest of a batch.
+        :raises ApiError: the error of the partition whose turn it is.
         """
         hand = self._ready_hand(but)
         if hand is not None:
@@ -151,7 +149,7 @@ class Handout(Generic[K, V]):
         return None
 
     def settle(self) -> None:
-        """What was handed out is done."""
+        """Mark all delivered records as processed."""
         for partition, hand in list(self._hands.items()):
             hand.settle()
             if hand.is_over:
@@ -160,14 +158,15 @@ class Handout(Generic[K, V]):
 
     def when_done(self, partitions: Iterable[TopicPartition], seconds: float) -> Deferred[None]:
         """
-        Fires when the application is done with what it got of partitions: when it asks for more, or gives them up.
+        Fires when the application has processed the delivered records of partitions: when it asks for more, or gives
+        them up.
 
         :param seconds: the most to wait.
         """
         hands = [self._hands[each] for each in partitions if each in self._hands]
         if self.closed or self.leaving or all(each.done >= each.position for each in hands):
             return succeed(None)
-        # A loop over records does not ask here for each: have it ask for the next one.
+        # A loop over records iterates over a batch without calling here: make it come back for the next record.
         self.stop()
         waiting: Deferred[None] = Deferred()
         self._processing.append(waiting)
@@ -182,17 +181,17 @@ class Handout(Generic[K, V]):
         return waiting.addBoth(ended)
 
     def wait_no_more(self) -> None:
-        """The application is back, or nobody has to wait for it."""
+        """Fire the Deferreds of :meth:`when_done`."""
         processing, self._processing = self._processing, []
         for each in processing:
             each.callback(None)
 
     def stop(self) -> None:
-        """Have a loop over records look again at what to hand out."""
+        """Make a loop over records come back for the next record."""
         self._rest = iter(())
 
     def let_go(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out nothing more of what was taken of these."""
+        """Drop the batches of these partitions."""
         for each in partitions:
             hand = self._hands.pop(each, None)
             if hand is not None and hand.rest is self._rest:
@@ -200,7 +199,7 @@ class Handout(Generic[K, V]):
 
     def position(self, partition: TopicPartition) -> int | None:
         """
-        The offset of the next record to be handed out; None while it is not found out yet.
+        The offset of the next record to deliver; None while it is being looked up.
 
         :raises KeyError: the partition is not assigned.
         """
@@ -209,9 +208,9 @@ class Handout(Generic[K, V]):
 
     def offsets(self, done: bool) -> dict[TopicPartition, CommittedOffset]:
         """
-        What to commit.
+        The offsets to commit.
 
-        :param done: only what is done, not what was handed out.
+        :param done: those after processed records, not after delivered ones.
         """
         found = {}
         for each in self._fetcher.assignment:
@@ -227,7 +226,7 @@ class Handout(Generic[K, V]):
     def _open(self, fetched: Fetched) -> Hand | None:
         hand = opened(fetched, self._key, self._value)
         if hand.is_over:
-            # Markers and what compaction took away: the position moved on, and there is nothing to hand out.
+            # Only transaction markers or compacted offsets: the position advanced without records.
             return None
         if self._interceptors and hand.fetched.records:
             self._interceptors.on_consume(hand.fetched.records)
@@ -238,7 +237,7 @@ class Handout(Generic[K, V]):
         return hand
 
     async def _wait(self, deadline: float | None) -> Fetched | None:
-        """Wait for the fetcher; None if the time is up or the consumer closed."""
+        """Wait for the fetcher; None if the time is up or the consumer was closed."""
         self.watcher.check()
         waiting = self.watcher.waiting(self._fetcher.poll())
         timer = None
@@ -257,7 +256,7 @@ class Handout(Generic[K, V]):
 
 
 class Batches(Generic[K, V]):
-    """Batches of a consumer, as an asynchronous iterator of :class:`~logbus.client.fetched.Fetched`."""
+    """A consumer's batches, as an asynchronous iterator of :class:`~logbus.client.fetched.Fetched`."""
 
     def __init__(self, handout: Handout[K, V]) -> None:
         self._handout = handout

@@ -1,6 +1,4 @@
-"""
-What a consumer has taken out of its fetcher, and hands to the application: decoded, and how far it is. Pure.
-"""
+"""A fetched batch being delivered to the application, with the position reached in it. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +16,8 @@ from logbus.model import TopicPartition
 
 class RecordError(LogbusError):
     """
-    A record could not be made into what the application wants; the message names topic, partition and offset. It stays
-    the next one: ``consumer.seek(error.partition, error.offset + 1)`` passes over it.
+    A record cannot be deserialized; the message names topic, partition and offset. It stays the next record:
+    ``consumer.seek(error.partition, error.offset + 1)`` skips it.
     """
 
     def __init__(self, partition: TopicPartition, offset: int, problem: Exception) -> None:
@@ -31,12 +29,12 @@ class RecordError(LogbusError):
 @define(eq=False)
 class Hand:
     """
-    A batch of one partition on its way to the application.
+    A deserialized batch of one partition that is being delivered.
 
-    :ivar fetched: the batch, with its records as the application gets them.
-    :ivar rest: yields the records that are not handed out yet.
-    :ivar error: what is raised once these are handed out.
-    :ivar floor: an offset from which on records of another batch before this one are not done.
+    :ivar fetched: the batch, with deserialized records.
+    :ivar rest: iterates over the records not delivered yet.
+    :ivar error: raised after these.
+    :ivar floor: the first offset of an earlier batch that is not processed yet.
     """
 
     fetched: Fetched[Any, Any]
@@ -50,26 +48,26 @@ class Hand:
 
     @property
     def left(self) -> int:
-        """How many records are not handed out."""
-        # A list's iterator knows; so the loop that runs for each record need not count.
+        """The number of records not delivered yet."""
+        # The list's iterator knows it, so the loop over records need not count.
         return length_hint(self.rest)
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing more to be had from it."""
+        """Whether there is neither a record nor an error left."""
         return not self.left and self.error is None
 
     @property
     def position(self) -> int:
-        """The offset of the next record to hand out."""
+        """The offset of the next record to deliver."""
         return self._offset_at(len(self.fetched.records) - self.left)
 
     @property
     def done(self) -> int:
         """
-        The offset before which everything is done.
+        The offset after the last processed record.
 
-        A loop over records is at the last one that was handed out; it is done when the next is asked for.
+        In a loop over records the last one delivered is still being processed, until the next is asked for.
         """
         if self.floor is not None:
             return self.floor
@@ -77,7 +75,7 @@ class Hand:
         return self._offset_at(max(handed - 1, 0) if self._undone is None else self._undone)
 
     def take(self, count: int) -> list[ConsumerRecord[Any, Any]]:
-        """So many records at once; they are done when more is asked for."""
+        """Deliver a number of records at once; they are processed when more is asked for."""
         self._undone = handed = len(self.fetched.records) - self.left
         taken = self.fetched.records[handed : handed + count]
         for _ in taken:
@@ -85,16 +83,16 @@ class Hand:
         return taken
 
     def settle(self) -> None:
-        """What was handed out is done."""
+        """Mark the delivered records as processed."""
         self.floor = None
         self._undone = len(self.fetched.records) - self.left
 
     def iterate(self) -> None:
-        """Records are handed out one by one from now on."""
+        """Deliver records one by one from now on."""
         self._undone = None
 
     def drop(self) -> None:
-        """Hand out nothing more of it."""
+        """Deliver nothing more of it."""
         self.rest = iter(())
 
     def _offset_at(self, index: int) -> int:
@@ -108,7 +106,7 @@ def opened(fetched: Fetched, key: Deserializer[Any] | None, value: Deserializer[
     """
     Deserialize the records of a batch.
 
-    :param key: called with the topic and the bytes of a key; None leaves them as they are. So does ``value``.
+    :param key: called with the topic and the bytes of a key; None: leave them as they are. Likewise ``value``.
     """
     if key is None and value is None:
         return Hand(fetched)

@@ -1,6 +1,4 @@
-"""
-What has to be found out before a partition can be fetched: its leader, and the offset that a position stands for.
-"""
+"""Looks up what a fetch needs: the leaders of partitions, and the offsets of positions such as "latest"."""
 
 from __future__ import annotations
 
@@ -13,12 +11,12 @@ from logbus.client.source import AtTime, Source
 from logbus.errors import ApiError, ErrorCode, LogbusError
 
 Trouble = list[tuple[Source, ApiError]]
-"""What is wrong with partitions that waiting does not help."""
+"""Partitions with errors that retrying does not help."""
 
 
 async def find_leaders(cluster: Cluster, sources: Sequence[Source], patience: float) -> Trouble:
     """
-    Look for the leaders of partitions; those without one stay lost, and are to be asked about later.
+    Look up the leaders of partitions; those without a leader are looked up again later.
 
     :param patience: seconds for which a topic or partition may be missing.
     """
@@ -55,10 +53,10 @@ async def find_leaders(cluster: Cluster, sources: Sequence[Source], patience: fl
 
 async def find_offsets(cluster: Cluster, sources: Sequence[Source], committed: bool) -> tuple[list[Source], Trouble]:
     """
-    Find the offsets where to begin, of partitions with one leader.
+    Look up the start offsets of partitions that have the same leader.
 
-    :param committed: the end is where the first transaction begins that is open.
-    :returns: those that were found: their ``offset`` is set.
+    :param committed: the end is the last stable offset.
+    :returns: the partitions whose ``offset`` is set now, and errors.
     """
     wanted = {each.partition: each.wanted for each in sources}
     times = {

@@ -1,4 +1,4 @@
-"""Offsets that a consumer looks up, whatever it reads."""
+"""A consumer's lookups of offsets: beginning, end, and by time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from logbus.model import TimestampOffset, TopicPartition
 
 
 class OffsetLookups:
-    """A :class:`~logbus.client.consumer.Consumer`'s part for offsets by time."""
+    """The part of :class:`~logbus.client.consumer.Consumer` that looks up offsets."""
 
     def __init__(self, cluster: Cluster, isolation_level: Isolation) -> None:
         self._cluster = cluster
@@ -21,17 +21,17 @@ class OffsetLookups:
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> Deferred[dict[TopicPartition, int]]:
         """
-        The first offsets that are kept.
+        The first offsets of partitions.
 
-        :raises ApiError: (in the Deferred) a partition is not there.
+        :raises ApiError: (in the Deferred) a partition does not exist.
         """
         return self._ends(dict.fromkeys(partitions, EARLIEST))
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> Deferred[dict[TopicPartition, int]]:
         """
-        The offsets that the next records get; with ``read_committed``, where the first open transaction begins.
+        The end offsets of partitions; with ``read_committed``, their last stable offsets.
 
-        :raises ApiError: (in the Deferred) a partition is not there.
+        :raises ApiError: (in the Deferred) a partition does not exist.
         """
         return self._ends(dict.fromkeys(partitions, LATEST))
 
@@ -39,9 +39,9 @@ class OffsetLookups:
         self, times: Mapping[TopicPartition, int]
     ) -> Deferred[dict[TopicPartition, TimestampOffset | None]]:
         """
-        The first records at or after times, which are milliseconds since 1970; None where there is none.
+        The first records at or after the given times, in milliseconds since 1970; None if there is none.
 
-        :raises ApiError: (in the Deferred) a partition is not there.
+        :raises ApiError: (in the Deferred) a partition does not exist.
         """
 
         async def find() -> dict[TopicPartition, TimestampOffset | None]:

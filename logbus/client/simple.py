@@ -1,5 +1,5 @@
 """
-The low level: one request each, and what to do when it fails.
+A consumer without positions or retries (Kafka 0.8: SimpleConsumer): one request a call.
 
 .. code-block:: python
 
@@ -36,7 +36,7 @@ from logbus.wire.messages.records import (
 
 _FETCH, _LIST_OFFSETS = 1, 2
 _BY_NAME = 12
-"""The last version that names topics."""
+"""The last version that identifies topics by name."""
 _MOVED = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -50,10 +50,10 @@ _MOVED = frozenset(
 @frozen
 class FetchOf:
     """
-    What to fetch.
+    A partition to fetch, and from where.
 
     :ivar offset: of the first record.
-    :ivar max_bytes: of batches; the first one is read even if it is larger.
+    :ivar max_bytes: of batches; the first batch is returned even if it is larger.
     """
 
     topic: str
@@ -64,14 +64,14 @@ class FetchOf:
 
 class SimpleConsumer:
     """
-    Fetches what it is told to, where it is told to, without reading ahead and without trying again.
+    Fetches given offsets of given partitions, without reading ahead and without retries.
 
-    Errors say what to do: after NOT_LEADER_OR_FOLLOWER and its like the leader is looked for when one asks again; after
-    OFFSET_OUT_OF_RANGE ask :meth:`offsets_before` where the records are.
+    Errors say what to do. After NOT_LEADER_OR_FOLLOWER and the like, the next call looks up the leader. After
+    OFFSET_OUT_OF_RANGE, :meth:`offsets_before` returns the offsets that exist.
 
-    :param cluster: where from; closed by its owner.
-    :param max_wait: seconds a broker holds a fetch that finds fewer than ``min_bytes``; 0: it answers at once.
-    :param isolation: whether records of transactions are read only once they are committed.
+    :param cluster: the cluster to read from; its owner closes it.
+    :param max_wait: seconds a broker delays a fetch that has fewer than ``min_bytes``; 0: it answers at once.
+    :param isolation: ``read_committed`` returns records of transactions only once they are committed.
     """
 
     def __init__(
@@ -94,9 +94,9 @@ class SimpleConsumer:
 
     def fetch(self, topic: str, partition: int, offset: int, max_bytes: int = 1024 * 1024) -> Deferred[Fetched]:
         """
-        Records of one partition, from an offset on.
+        Fetch records of one partition from an offset on.
 
-        :returns: fires with what there is; without records, if the partition ends there.
+        :returns: fires with the records; without any if the partition ends there.
         :raises ApiError: (in the Deferred) OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER, ...; the message says what to
             do.
         :raises Unreachable: the leader cannot be connected to.
@@ -112,28 +112,28 @@ class SimpleConsumer:
 
     def multifetch(self, fetches: Sequence[FetchOf]) -> Deferred[list[Fetched | ApiError]]:
         """
-        Several partitions at once: one request to each leader.
+        Fetch several partitions, with one request to each leader.
 
-        :returns: fires with an answer or an error for each, in their order.
+        :returns: fires with a result or an error for each, in their order.
         :raises Unreachable: (in the Deferred) a leader cannot be connected to.
         """
         return Deferred.fromCoroutine(self._multifetch(fetches))
 
     def offsets_before(self, topic: str, partition: int, time: int, max_number: int = 1) -> Deferred[list[int]]:
         """
-        Offsets at which one can begin, the latest first: where segments begin that are not newer than a time.
+        Offsets to start at, latest first: the base offsets of segments that are not newer than a time.
 
-        :param time: milliseconds since 1970; :data:`LATEST`: the end comes first, too; :data:`EARLIEST`: only where
-            the partition begins.
-        :param max_number: of offsets. Brokers that know no segments' offsets any more (Kafka 4) tell one at most: of
-            the first record at or after the time, or of the end.
-        :raises ApiError: (in the Deferred) the leader does not say; the message says what to do.
+        :param time: milliseconds since 1970; :data:`LATEST`: the end is included, first; :data:`EARLIEST`: only the
+            beginning of the partition.
+        :param max_number: of offsets. Brokers without ListOffsets version 0 (Kafka 4) return one at most: of the first
+            record at or after the time, or the end.
+        :raises ApiError: (in the Deferred) the leader returned an error; the message says what to do.
         :raises Unreachable: it cannot be connected to.
         """
         return Deferred.fromCoroutine(self._offsets_before(TopicPartition(topic, partition), time, max_number))
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         self._cluster.hang_up(self._lane)
 
     async def _offsets_before(self, where: TopicPartition, time: int, max_number: int) -> list[int]:
@@ -247,7 +247,7 @@ class SimpleConsumer:
         return answers
 
     def _explained(self, where: TopicPartition, offset: int, error: ApiError) -> ApiError:
-        """The error with what to do about it."""
+        """The error, with advice in its message."""
         if error.code in _MOVED:
             self._cluster.forget(where.topic)
             return ApiError(error.code, f"{error.message} Ask again: its leader is looked for anew.")

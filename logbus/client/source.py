@@ -1,6 +1,4 @@
-"""
-One partition that a consumer reads: how far it is, and what has to be found out first. Pure.
-"""
+"""The fetch state of one partition (Kafka: SubscriptionState.TopicPartitionState). Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +11,13 @@ from logbus.client.retry import Backoff
 from logbus.model import NO_EPOCH, TopicPartition
 
 Reset = Literal["earliest", "latest", "none"]
-"""Where to go on when an offset is not kept any more, or not yet there; ``none`` makes it an error."""
+"""Where to continue if an offset is out of range; ``none`` raises an error."""
 Isolation = Literal["read_uncommitted", "read_committed"]
 
 
 @frozen
 class AtTime:
-    """The first record at or after a time, or the end if there is none; milliseconds since 1970."""
+    """A position by time: the first record at or after it, or the end if there is none; milliseconds since 1970."""
 
     ms: int
 
@@ -29,26 +27,26 @@ Position = int | AtTime
 
 
 def reset_position(reset: Reset) -> Position:
-    """The position that a reset stands for."""
+    """The position for a reset policy."""
     return EARLIEST if reset == "earliest" else LATEST
 
 
 @define(eq=False)
 class Source:
     """
-    A partition that is read.
+    A partition's position, and what has to be looked up before it can be fetched.
 
-    :ivar wanted: where to go, while it is not found out yet.
-    :ivar offset: the next to fetch.
-    :ivar epoch: the leader epoch of what lies before ``offset``, −1 if it is not known.
-    :ivar position: the next to be handed out.
+    :ivar wanted: the position to look up; None: it is known.
+    :ivar offset: the next offset to fetch.
+    :ivar epoch: the leader epoch of the record before ``offset``, −1: not known.
+    :ivar position: the next offset to deliver.
     :ivar checked: the leader epoch in which ``offset`` was last compared with the leader's log.
-    :ivar lost: its leader has to be looked for.
+    :ivar lost: its leader has to be looked up.
     :ivar replica: a follower to fetch from (KIP-392), until ``replica_until``; −1: the leader.
-    :ivar retry_at: nothing is asked of it before that time.
+    :ivar retry_at: no request for it before that time.
     :ivar attempts: failures since the last success.
-    :ivar stuck: something is wrong that the application has not been told yet.
-    :ivar missing_since: since when brokers have said that there is no such partition.
+    :ivar stuck: it has an error that was not raised to the application yet.
+    :ivar missing_since: when brokers first answered that there is no such partition.
     """
 
     partition: TopicPartition
@@ -69,7 +67,7 @@ class Source:
     missing_since: float | None = None
 
     def go_to(self, position: Position, epoch: int = NO_EPOCH, checked: int = NO_EPOCH) -> None:
-        """Read on elsewhere."""
+        """Move to another position."""
         if isinstance(position, int) and position >= 0:
             self.wanted = None
             self.offset = self.position = position
@@ -80,15 +78,15 @@ class Source:
         self.attempts, self.retry_at, self.stuck = 0, 0.0, False
 
     def reread(self) -> None:
-        """What was read ahead is dropped: fetch again what is to be handed out next."""
+        """Fetch again from the delivered position, since buffered data was dropped."""
         if self.wanted is None:
             self.offset, self.epoch = self.position, self.position_epoch
 
     def failed(self, now: float, backoff: Backoff) -> None:
-        """Something asked of it failed: wait before it is asked again, longer each time."""
+        """Note a failure, and delay the next request with increasing backoff."""
         self.attempts += 1
         self.retry_at = now + backoff.before(self.attempts)
 
     def succeeded(self) -> None:
-        """It was answered."""
+        """Note a response without an error."""
         self.attempts, self.retry_at, self.missing_since = 0, 0.0, None
