@@ -1,4 +1,4 @@
-"""``logbus audit``."""
+"""The ``logbus audit`` command: compares published with consumed counts of monitoring events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from logbus.client.audit_reading import AuditRead
     from logbus.client.cluster import Cluster
 
-# An event may be published a little before its window begins, if clocks differ.
+# Clocks differ: an event may be published a little before its window begins.
 _CLOCKS_MS = 3_600_000
 
 
@@ -27,7 +27,7 @@ _CLOCKS_MS = 3_600_000
     "registries",
     multiple=True,
     metavar="URL",
-    help="Where schemas of events in framed Avro are; may be repeated, for others that answer if the first does not.",
+    help="Schema registry for events in framed Avro; may be repeated, to name others to try if the first fails.",
 )
 @json_option
 @bootstrap_options
@@ -38,8 +38,8 @@ def audit(
     bootstrap: str,
     timeout: float,
 ) -> None:
-    """Compare what applications consumed with what was published, by topic and window of time, as their monitoring
-    events say. Where records are missing the exit status is 1.
+    """Compare the records that applications consumed with those published, by topic and time window, using their
+    monitoring events. The exit status is 1 if records are missing.
 
     \b
     Example:
@@ -47,7 +47,7 @@ def audit(
       logbus audit --since 2024-05-01T00:00 --until 2024-05-02T00:00
       logbus audit --expect warehouse=orders --json
 
-    Events are read in JSON and in Avro.
+    Events may be JSON or Avro.
     """
     from logbus.cli.app import complain
     from logbus.cli.running import CommandFailed, with_cluster
@@ -70,7 +70,7 @@ def audit(
 
     read = with_cluster(bootstrap, timeout, work)
     if read.unreadable:
-        complain(f"left out what is no monitoring event ({read.unreadable} of the records); the first: {read.problem}")
+        complain(f"ignored {read.unreadable} records that are no monitoring events; the first: {read.problem}")
     try:
         compared = read.ledger.compare(settled_ms=int((time.time() - asked.grace) * 1000), expected=asked.expected)
     except ValueError as e:

@@ -1,4 +1,4 @@
-"""What ``logbus audit`` and ``logbus pipeline audit`` share: what is asked, and how it is shown."""
+"""The query of an audit, its options and its table: for ``logbus audit`` and ``logbus pipeline audit``."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 @frozen
 class Question:
     """
-    What to audit.
+    The windows, roles and applications to audit.
 
-    :ivar topic: where the monitoring events are.
-    :ivar since_ms, until_ms: windows that begin in between, in milliseconds since 1970.
-    :ivar grace: seconds after the end of a window for which it is not judged.
+    :ivar topic: the topic of the monitoring events.
+    :ivar since_ms, until_ms: limits of the windows' begin, in milliseconds since 1970.
+    :ivar grace: seconds after the end of a window before it is judged.
     :ivar measure: the role whose counts the others must reach.
-    :ivar expected: application and topic: who must have consumed what.
+    :ivar expected: pairs of an application and a topic that it must have consumed.
     """
 
     topic: str
@@ -39,7 +39,7 @@ class Question:
 
 
 def audit_options(command: F) -> F:
-    """The options of an audit. The command gets a :class:`Question`, as ``asked``."""
+    """Add the options of an audit; passes the command a :class:`Question` as ``asked``."""
 
     @wraps(command)
     def bound(
@@ -67,7 +67,7 @@ def audit_options(command: F) -> F:
             "expected",
             multiple=True,
             metavar="APPLICATION=TOPIC",
-            help="An application that must have consumed a topic, also if it reports nothing; may be repeated.",
+            help="An application that must have consumed a topic, even if it reports nothing; may be repeated.",
         ),
         click.option(
             "--measure", default="producer", show_default=True, help="The role whose counts the others must reach."
@@ -77,7 +77,7 @@ def audit_options(command: F) -> F:
             type=click.FloatRange(min=0),
             default=120.0,
             show_default=True,
-            help="Seconds after the end of a window for which it is not judged: records and events may be under way.",
+            help="Seconds after the end of a window before it is judged: records and events may still arrive.",
         ),
         click.option("--until", metavar="WHEN", help="Windows that begin before this time."),
         click.option(
@@ -85,14 +85,14 @@ def audit_options(command: F) -> F:
             metavar="WHEN",
             help="Windows that begin at this time or later: as for 'logbus consume --timestamp'.",
         ),
-        click.option("--topic", default="logbus-audit", show_default=True, help="Where the monitoring events are."),
+        click.option("--topic", default="logbus-audit", show_default=True, help="The topic of the monitoring events."),
     ):
         bound = option(bound)
     return cast(F, bound)
 
 
 def print_comparisons(found: Iterable[Comparison]) -> None:
-    """A table of what was found."""
+    """Print the comparisons as a table."""
     from logbus.pipeline.jobs.times import time_text
 
     print_table(

@@ -1,4 +1,4 @@
-"""``logbus bench``."""
+"""The ``logbus bench`` commands: measure the throughput and latency of a broker."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 
 @click.group()
 def bench() -> None:
-    """Measure a broker, of any Kafka-compatible kind: rates, latencies, and its CPU if it runs on this machine.
+    """Measure any Kafka-compatible broker: rates, latencies, and CPU time if it runs on this machine.
 
-    A topic that is not there is created, and deleted at the end.
+    A topic that does not exist is created, and deleted at the end.
 
     \b
     Example:
@@ -40,9 +40,15 @@ def _common(command: F) -> F:
         [
             click.option("--topic", default="logbus-bench", show_default=True),
             click.option(
-                "--partitions", type=click.IntRange(min=1), default=4, show_default=True, help="Of a new topic."
+                "--partitions",
+                type=click.IntRange(min=1),
+                default=4,
+                show_default=True,
+                help="Partitions of a new topic.",
             ),
-            click.option("--record-size", type=click.IntRange(min=1), default=1000, show_default=True, help="Bytes."),
+            click.option(
+                "--record-size", type=click.IntRange(min=1), default=1000, show_default=True, help="Bytes per record."
+            ),
             click.option(
                 "--codec",
                 type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
@@ -51,7 +57,9 @@ def _common(command: F) -> F:
             ),
             click.option("--acks", type=click.Choice(list(_ACKS)), default="all", show_default=True),
             click.option(
-                "--pid", type=int, help="The broker's process. Default: who listens at the bootstrap address."
+                "--pid",
+                type=int,
+                help="The broker's process id. Default: the process that listens at the bootstrap address.",
             ),
             click.option("--keep", is_flag=True, help="Do not delete the topic."),
         ]
@@ -65,7 +73,11 @@ def _parallel(command: F) -> F:
         [
             click.option("--connections", type=click.IntRange(min=1), default=1, show_default=True),
             click.option(
-                "--depth", type=click.IntRange(min=1), default=5, show_default=True, help="Requests under way on each."
+                "--depth",
+                type=click.IntRange(min=1),
+                default=5,
+                show_default=True,
+                help="Requests in flight per connection.",
             ),
             click.option("--seconds", type=click.FloatRange(min=0.01), default=5.0, show_default=True),
         ]
@@ -76,12 +88,12 @@ def _parallel(command: F) -> F:
 
 @bench.command()
 @click.option(
-    "--batch-records", type=click.IntRange(min=1), default=100, show_default=True, help="Records in a request."
+    "--batch-records", type=click.IntRange(min=1), default=100, show_default=True, help="Records per request."
 )
 @_parallel
 @_common
 def produce(batch_records: int, connections: int, depth: int, seconds: float, **common: Any) -> None:
-    """How fast batches are taken.
+    """Measure how fast the broker accepts batches.
 
     \b
     Example:
@@ -96,14 +108,18 @@ def produce(batch_records: int, connections: int, depth: int, seconds: float, **
 
 
 @bench.command()
-@click.option("--max-bytes", type=click.IntRange(min=1), default=1 << 20, show_default=True, help="Of an answer.")
+@click.option("--max-bytes", type=click.IntRange(min=1), default=1 << 20, show_default=True, help="Bytes per response.")
 @click.option(
-    "--fill-mb", type=click.IntRange(min=1), default=100, show_default=True, help="What a new topic is filled with."
+    "--fill-mb",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Megabytes to write to a new topic first.",
 )
 @_parallel
 @_common
 def fetch(max_bytes: int, fill_mb: int, connections: int, depth: int, seconds: float, **common: Any) -> None:
-    """How fast records are given out.
+    """Measure how fast the broker delivers records.
 
     \b
     Example:
@@ -122,10 +138,10 @@ def fetch(max_bytes: int, fill_mb: int, connections: int, depth: int, seconds: f
 
 
 @bench.command()
-@click.option("--count", type=click.IntRange(min=1), default=2000, show_default=True, help="How many records.")
+@click.option("--count", type=click.IntRange(min=1), default=2000, show_default=True, help="Number of records.")
 @_common
 def latency(count: int, **common: Any) -> None:
-    """How long one record takes at a time: until it is acknowledged, and until a waiting reader has it.
+    """Measure the latency of single records: until the acknowledgement, and until a waiting reader has the record.
 
     \b
     Example:

@@ -1,6 +1,8 @@
 """
-The loads of ``logbus bench``, on the client's channels: batches are made once and sent as they are, and what is fetched
-is counted by the headers of its batches, so that the broker is measured rather than the client.
+Generates the loads of ``logbus bench`` on the client's channels.
+
+A batch is encoded once and sent unchanged, and fetched records are counted from batch headers, so that the figures
+measure the broker rather than the client.
 """
 
 from __future__ import annotations
@@ -41,9 +43,9 @@ PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 @define
 class Tally:
     """
-    What was done.
+    Totals of a load.
 
-    :ivar latencies: seconds from request to answer.
+    :ivar latencies: seconds from request to response.
     """
 
     requests: int = 0
@@ -56,9 +58,9 @@ class Tally:
 @frozen
 class Payload:
     """
-    A batch to be sent again and again.
+    An encoded batch that is sent repeatedly.
 
-    :ivar size: bytes of the records' values in it.
+    :ivar size: bytes of its records' values.
     """
 
     data: bytes
@@ -81,11 +83,11 @@ def payload(record_size: int, records: int, codec: Codec) -> Payload:
 @define
 class Bench:
     """
-    Loads on one topic.
+    Generates loads on one topic.
 
-    :ivar connections: how many there are to each leader.
-    :ivar depth: requests under way on each.
-    :ivar progress: told what was done so far, now and then.
+    :ivar connections: connections to each leader.
+    :ivar depth: requests in flight per connection.
+    :ivar progress: called now and then with the totals so far.
     """
 
     cluster: Cluster
@@ -95,14 +97,14 @@ class Bench:
     progress: Callable[[Tally], None]
 
     async def ready(self) -> None:
-        """Wait until the leaders of all partitions answer; those of a topic just created may take a moment."""
+        """Wait until the leaders of all partitions respond; a topic just created may take a moment."""
         await self._offsets(LATEST)
 
     async def produce(self, load: Payload, acks: int, seconds: float, most: int | None = None) -> Tally:
         """
-        Send batches as fast as they are answered.
+        Send batches as fast as the broker answers.
 
-        :param most: stop after so many bytes of values, too.
+        :param most: stop also after this many bytes of values.
         """
         tally = Tally()
 
@@ -113,7 +115,7 @@ class Bench:
                 turn += 1
                 request, version = self._produce_request(channel, index, load.data, acks)
                 if acks == 0:
-                    # Nothing is answered: another request, behind so many, says when they were taken.
+                    # acks=0 has no response: a request sent behind these shows when they were processed.
                     for _ in range(self.depth):
                         channel.send(request, version)
                     count = self.depth
@@ -132,9 +134,9 @@ class Bench:
 
     async def fetch(self, max_bytes: int, seconds: float) -> Tally:
         """
-        Read all partitions from their beginning, and again from there at the end.
+        Read all partitions from the beginning, repeatedly.
 
-        :param max_bytes: of one answer.
+        :param max_bytes: of one response.
         """
         tally = Tally()
         starts, ends = await self._offsets(EARLIEST), await self._offsets(LATEST)
@@ -164,9 +166,9 @@ class Bench:
 
     async def latency(self, load: Payload, acks: int, count: int) -> tuple[Tally, list[float]]:
         """
-        Send one batch at a time to the first partition, while somebody waits for it with a long poll.
+        Send one batch at a time to the first partition while a reader waits with a long poll.
 
-        :returns: the tally of the answers, and seconds until the reader had each.
+        :returns: the totals of the responses, and for each batch the seconds until the reader had it.
         """
         index = next(iter(self.topic.partitions))
         leader = self._leader(index)
@@ -197,7 +199,7 @@ class Bench:
         tally.seconds = time.perf_counter() - started
         return tally, read
 
-    # How it works.
+    # Internals.
 
     async def _run(
         self,
@@ -296,7 +298,7 @@ def _noting(times: list[float]) -> Callable[[Any], Any]:
 
 
 def percentiles(latencies: list[float]) -> dict[str, float]:
-    """Milliseconds by name: ``p50``, ``p90``, ``p99``, ``p99.9``, ``max``; empty without any."""
+    """Return milliseconds by name (``p50``, ``p90``, ``p99``, ``p99.9``, ``max``); empty if there are no latencies."""
     ordered = sorted(latencies)
     if not ordered:
         return {}

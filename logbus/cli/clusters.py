@@ -1,4 +1,4 @@
-"""``logbus cluster``."""
+"""The ``logbus cluster`` commands, and ``cluster describe``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def cluster() -> None:
-    """Show the cluster, have leaders elected and replicas moved, run a cluster on this machine.
+    """Show the cluster, elect leaders, move replicas, run a cluster on this machine.
 
     \b
     Example:
@@ -37,10 +37,10 @@ for command in (start, elect_leaders, reassign, shutdown_broker):
 @json_option
 @bootstrap_options
 def describe(as_json: bool, bootstrap: str, timeout: float) -> None:
-    """Show the cluster's id, its controller and its brokers, what each of them leads and holds, and how many
-    partitions lack something.
+    """Show the cluster's id, controller and brokers, the partitions that each broker leads and holds, and how many
+    partitions lack replicas or a leader.
 
-    A broker that has replicas and is not there is shown without an address.
+    A broker that has replicas but is not running is shown without an address.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""``logbus configs``."""
+"""The ``logbus configs`` commands: show and change settings of topics, brokers and groups."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _KINDS = click.Choice(["topic", "broker", "group"])
 def configs() -> None:
     """Show and change settings.
 
-    KIND is topic, broker or group; NAME the topic's or group's name or the broker's id, or "all" for what holds for
-    all brokers.
+    KIND is topic, broker or group. NAME is the name of the topic or group, or the broker's id; "all" means the defaults
+    of all brokers.
 
     \b
     Example:
@@ -37,8 +37,8 @@ def configs() -> None:
 @click.argument("kind", type=_KINDS)
 @click.argument("name")
 @click.argument("keys", nargs=-1, metavar="[KEY]...")
-@click.option("--all", "everything", is_flag=True, help="Also what has its default.")
-@click.option("--doc", is_flag=True, help="Say what each setting is for.")
+@click.option("--all", "everything", is_flag=True, help="Also settings at their defaults.")
+@click.option("--doc", is_flag=True, help="Describe each setting.")
 @json_option
 @bootstrap_options
 def describe(
@@ -51,7 +51,7 @@ def describe(
     bootstrap: str,
     timeout: float,
 ) -> None:
-    """Show the settings of a topic, broker or group: those that are set, those named, or with --all all of them.
+    """Show settings of a topic, broker or group: those that are set, those named, or all with --all.
 
     \b
     Example:
@@ -105,12 +105,12 @@ def describe(
 @click.argument("kind", type=_KINDS)
 @click.argument("name")
 @click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...")
-@click.option("--validate-only", is_flag=True, help="Only say whether it would work.")
+@click.option("--validate-only", is_flag=True, help="Only check whether the change is valid.")
 @bootstrap_options
 def set_configs(
     kind: str, name: str, settings: tuple[str, ...], validate_only: bool, bootstrap: str, timeout: float
 ) -> None:
-    """Change settings; those not named stay as they are.
+    """Change settings; others keep their values.
 
     \b
     Example:
@@ -125,7 +125,7 @@ def set_configs(
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @bootstrap_options
 def delete_configs(kind: str, name: str, keys: tuple[str, ...], bootstrap: str, timeout: float) -> None:
-    """Return settings to their defaults.
+    """Reset settings to their defaults.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""``logbus consume``."""
+"""The ``logbus consume`` command: prints records."""
 
 from __future__ import annotations
 
@@ -29,37 +29,39 @@ Render = Callable[[str, int, "Record | ConsumerRecord"], bytes]
 @click.option(
     "--partition", "-p", "partitions", type=click.IntRange(min=0), multiple=True, help="Default: all; may be repeated."
 )
-@click.option("--from-beginning", is_flag=True, help="From the first record that is kept.")
-@click.option("--offset", "-o", type=int, help="From this offset on; -5 stands for the last five of each partition.")
+@click.option("--from-beginning", is_flag=True, help="Start at the first record.")
 @click.option(
-    "--timestamp", "-t", metavar="WHEN", help="From this time on: milliseconds since 1970, or 2024-05-01T12:00."
+    "--offset", "-o", type=int, help="Start at this offset; -5 means the last five records of each partition."
+)
+@click.option(
+    "--timestamp", "-t", metavar="WHEN", help="Start at this time: milliseconds since 1970, or 2024-05-01T12:00."
 )
 @click.option(
     "--group",
     "-g",
     type=group_id,
     metavar="ID",
-    help="As a member of this consumer group: from where it left off (if it never was here: from the end, or with "
-    "--from-beginning from the first record). What was printed is committed. With --partition no member is needed.",
+    help="Consume as a member of this group, from its committed offsets (without any: from the end, or with "
+    "--from-beginning from the first record). Commits what was printed. With --partition, does not join the group.",
 )
-@click.option("--max-records", "-n", type=click.IntRange(min=0), help="Stop after so many.")
-@click.option("--exit-at-end", "-e", is_flag=True, help="Stop at what is the end now.")
+@click.option("--max-records", "-n", type=click.IntRange(min=0), help="Stop after this many records.")
+@click.option("--exit-at-end", "-e", is_flag=True, help="Stop at the current end.")
 @click.option(
     "--isolation-level",
     "isolation",
     type=click.Choice(["read_uncommitted", "read_committed"]),
     default="read_uncommitted",
     show_default=True,
-    help="Whether records of transactions are read only once they are committed.",
+    help="Whether to read records of transactions only after their commit.",
 )
-@click.option("--key-separator", "-K", metavar="TEXT", help="Print KEY, this, VALUE.")
+@click.option("--key-separator", "-K", metavar="TEXT", help="Print the key and this text before the value.")
 @click.option(
     "--format",
     "-f",
     "template",
     metavar="TEXT",
-    help="How a record is printed: %t topic, %p partition, %o offset, %T timestamp, %k key, %v value, %h headers, "
-    "%%; \\n and \\t are known. Default: the value and a newline.",
+    help="The format of a record: %t topic, %p partition, %o offset, %T timestamp, %k key, %v value, %h headers, "
+    "%%, \\n and \\t. Default: the value and a newline.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object per line.")
 @bootstrap_options
@@ -79,9 +81,9 @@ def consume(
     bootstrap: str,
     timeout: float,
 ) -> None:
-    """Print records: new ones as they come, until Ctrl-C, unless other options say otherwise.
+    """Print records: by default new ones as they arrive, until Ctrl-C.
 
-    On a terminal, control characters in records are spelled, such as \\x1b; in a pipe or a file they are as they were.
+    On a terminal, control characters in records are escaped, as in \\x1b; in a pipe or a file they are unchanged.
 
     \b
     Example:
@@ -102,7 +104,7 @@ def consume(
     if sum((template is not None, as_json, key_separator is not None)) > 1:
         raise click.UsageError("only one of --format, --json and --key-separator can be given")
     at_ms = None if timestamp is None else when(timestamp, "--timestamp")
-    # Records come from anybody, and a terminal obeys what it is given; a pipe gets the bytes as they are.
+    # Records may contain escape sequences that a terminal would obey; a pipe gets the bytes unchanged.
     printer = _Printer(renderer(template, as_json, key_separator, for_terminal if sys.stdout.isatty() else _raw))
 
     async def work(cluster: Cluster) -> None:
@@ -126,7 +128,7 @@ def consume(
 
 
 class _Printer:
-    """Prints records, and on a terminal how many there were if they go elsewhere."""
+    """Prints records; shows their number on the terminal if the output is redirected."""
 
     def __init__(self, render: Render) -> None:
         self._render = render
@@ -155,7 +157,7 @@ async def _consume(
     limit: int | None,
     show: Callable[[TopicPartition, Sequence[ConsumerRecord]], object],
 ) -> None:
-    """Read partitions on one's own."""
+    """Read partitions without a group."""
     from twisted.internet.defer import CancelledError
 
     from logbus.client.fetcher import Fetcher
@@ -180,7 +182,7 @@ async def _consume(
                 left -= len(records)
             show(fetched.partition, records)
     except CancelledError:
-        # Ctrl-C is how one ends it.
+        # Ctrl-C is the usual end.
         pass
     finally:
         await consumer.close()
@@ -196,9 +198,9 @@ async def bounds(
     isolation: Isolation,
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
     """
-    Where to begin in each partition, and where each ends now.
+    Return the first offset to read in each partition, and each partition's current end.
 
-    :raises ApiError: a partition is not there, or has no such offset.
+    :raises ApiError: a partition does not exist, or does not have the offset.
     """
     from logbus.client.offsets import EARLIEST, LATEST, list_offsets
     from logbus.errors import ErrorCode
@@ -244,9 +246,9 @@ def renderer(
     template: str | None, as_json: bool, key_separator: str | None, show: Callable[[bytes], bytes] = _raw
 ) -> Render:
     """
-    How records are printed.
+    Return the function that formats a record.
 
-    :param show: applied to keys, values and headers, unless they are printed as JSON.
+    :param show: applied to keys, values and headers, except in JSON.
     """
     if as_json:
         return _as_json
@@ -293,7 +295,7 @@ _CONTENTS: dict[str, Render] = {
         name.encode("utf-8", "surrogateescape") + b"=" + (value or b"") for name, value in record.headers
     ),
 }
-"""What producers wrote."""
+"""The fields that producers set."""
 
 
 def _shown(render: Render, show: Callable[[bytes], bytes]) -> Render:

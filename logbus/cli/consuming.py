@@ -1,4 +1,4 @@
-"""How ``logbus consume --group`` reads: as a member of a group, or for one, which is to go on where it left off."""
+"""Reads for ``logbus consume --group``: as a member of a group, or of chosen partitions with the group's offsets."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from logbus.model import TopicPartition
 Show = Callable[[TopicPartition, Sequence[ConsumerRecord]], object]
 
 _LOOK_AGAIN = 0.2
-"""Seconds after which it is looked again whether the end is reached."""
+"""Seconds between checks for the end."""
 _AT_ONCE = 500
 
 
 class _Mine(GroupListener):
     """
-    Knows which partitions are ours.
+    Tracks the assigned partitions.
 
-    :ivar partitions: None: the group has not said yet.
+    :ivar partitions: None before the first assignment.
     """
 
     def __init__(self) -> None:
@@ -49,12 +49,12 @@ async def consume_for_group(
     show: Show,
 ) -> None:
     """
-    Read, and commit what was shown: now and then, and when it is over or cancelled.
+    Read records, and commit the offsets of those shown: periodically, at the end, and on cancellation.
 
-    :param chosen: read these without being a member; nothing: be one, and read what the group gives us.
-    :param reset: where to begin in partitions of which the group committed nothing.
-    :param ends: stop when this was reached in all partitions that we have; None: go on.
-    :param limit: stop after so many records.
+    :param chosen: partitions to read without joining the group; empty: join, and read the assigned ones.
+    :param reset: where to start in partitions without a committed offset.
+    :param ends: stop when all assigned partitions have reached these offsets; None: do not stop.
+    :param limit: stop after this many records.
     """
     consumer = Consumer(
         cluster, group, auto_offset_reset=reset, isolation_level=isolation, request_timeout=cluster.timeout
@@ -76,7 +76,7 @@ async def consume_for_group(
                 limit = None if limit is None else limit - len(shown)
             is_shown = True
     except CancelledError:
-        # Ctrl-C is how one ends it.
+        # Ctrl-C is the usual end.
         pass
     finally:
         await consumer.close(done=is_shown)
@@ -85,7 +85,7 @@ async def consume_for_group(
 def _within(
     consumer: Consumer, partition: TopicPartition, records: list[ConsumerRecord], ends: Mapping[TopicPartition, int]
 ) -> list[ConsumerRecord]:
-    """What lies before the end; what is behind it is left to be read another time."""
+    """Return the records before the end offset; seeks back so that later ones stay unread."""
     end = ends.get(partition, 0)
     within = [each for each in records if each.offset < end]
     if len(within) < len(records) and partition in consumer.assignment:

@@ -1,4 +1,4 @@
-"""``logbus dump-log``."""
+"""The ``logbus dump-log`` command: prints the files of a log (Kafka: DumpLogSegments)."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _TIMES = (
 
 @click.command("dump-log")
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path), metavar="FILE...")
-@click.option("--records", "-r", is_flag=True, help="Also the records of each batch.")
-@click.option("--verify", is_flag=True, help="Print only what is damaged.")
-@click.option("--deep", is_flag=True, help="Also read every record, and hold indexes against their segment.")
+@click.option("--records", "-r", is_flag=True, help="Also print the records of each batch.")
+@click.option("--verify", is_flag=True, help="Print only damage.")
+@click.option("--deep", is_flag=True, help="Also decode every record, and compare indexes with their segment.")
 @json_option
 def dump_log(files: tuple[Path, ...], records: bool, verify: bool, deep: bool, as_json: bool) -> None:
-    """Show what is in segments (.log), indexes (.index, .timeindex, .txnindex), producer snapshots (.snapshot) and
-    checkpoints; for a directory, in all such files below it. Records of __consumer_offsets and __transaction_state are
-    shown in words: groups, members, offsets, transactional ids. The status is 1 if anything is damaged.
+    """Print the contents of segments (.log), indexes (.index, .timeindex, .txnindex), producer snapshots (.snapshot)
+    and checkpoints; for a directory, of all such files below it. Records of __consumer_offsets and __transaction_state
+    are decoded: groups, members, offsets, transactional ids. The exit status is 1 if anything is damaged.
 
     \b
     Example:

@@ -1,8 +1,8 @@
 """
-What is in the files of a data directory, and what is wrong with it.
+Decodes the files of a data directory, and reports damage in them.
 
-Each kind of file is read into items: JSON objects, of which one with the key ``damage`` says what is wrong and
-``position`` where. Reading goes on behind damage where it can: the bytes after a batch with a wrong CRC may be good.
+Each kind of file is decoded into items, which are JSON objects. An item with the key ``damage`` describes damage and
+its ``position``. Decoding continues behind damage where possible: the bytes after a batch with a wrong CRC may be good.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from logbus.storage.epochs import EpochHistory
 from logbus.storage.snapshots import SnapshotCorrupt, decode_snapshot
 
 Words = Callable[[Record], Item]
-"""What is said of a record, where a topic's records have a meaning of their own."""
+"""Decodes the records of an internal topic."""
 _KEPT = (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX, names.SNAPSHOT)
 _TOPICS: dict[str, Words] = {
     group_dumping.GROUP_TOPIC: group_dumping.decoded,
@@ -43,17 +43,17 @@ _CODECS = {codec.value: codec.name.lower() for codec in Codec}
 
 
 class NotOurs(LogbusError):
-    """A file that is none of those a log directory has."""
+    """The file is not of a kind that log directories contain."""
 
 
 def dump(path: Path, *, deep: bool = False, records: bool = False) -> Iterator[Item]:
     """
-    What is in a file, item by item.
+    Yield the items of a file.
 
-    :param deep: also read every record of a segment, and hold indexes against their segment.
-    :param records: with the records of a segment in its batches.
-    :raises NotOurs: its name is not that of a file in a log directory.
-    :raises OSError: it cannot be read.
+    :param deep: also decode every record of a segment, and compare indexes with their segment.
+    :param records: include the records in the items of batches.
+    :raises NotOurs: the file's name is not that of a file in a log directory.
+    :raises OSError: the file cannot be read.
     """
     name = path.name.removesuffix(names.DELETED)
     if name.endswith(names.LOG) and names.base_offset_of(name, names.LOG) is not None:
@@ -74,7 +74,7 @@ def dump(path: Path, *, deep: bool = False, records: bool = False) -> Iterator[I
 
 
 def is_dumpable(path: Path) -> bool:
-    """Whether a file of that name can be dumped."""
+    """Return whether a file of this name can be decoded."""
     return path.name in _SMALL or any(names.base_offset_of(path.name, suffix) is not None for suffix in _KEPT)
 
 
@@ -114,7 +114,7 @@ def _segment(path: Path, name: str, deep: bool, with_records: bool) -> Iterator[
 
 
 def _words(directory: str) -> Words | None:
-    """How records of a partition are told, by the name of its directory; None: as they are."""
+    """Return the decoder for a partition's records, given the name of its directory; None: there is none."""
     topic, dash, number = directory.rpartition("-")
     return _TOPICS.get(topic) if dash and number.isascii() and number.isdigit() else None
 

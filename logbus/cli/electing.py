@@ -1,4 +1,4 @@
-"""``logbus cluster elect-leaders``."""
+"""The ``logbus cluster elect-leaders`` command (Kafka: LeaderElectionCommand)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ if TYPE_CHECKING:
 
 @click.command("elect-leaders")
 @click.argument("names", nargs=-1, metavar="[TOPIC | TOPIC-PARTITION]...")
-@click.option("--all", "everything", is_flag=True, help="Of all partitions.")
-@click.option("--unclean", is_flag=True, help="Any replica that lives, where nobody leads: what it lacks is LOST.")
+@click.option("--all", "everything", is_flag=True, help="Elect leaders of all partitions.")
+@click.option(
+    "--unclean", is_flag=True, help="Elect any live replica of a partition without a leader: records it lacks are LOST."
+)
 @json_option
 @bootstrap_options
 def elect_leaders(
     names: tuple[str, ...], everything: bool, unclean: bool, as_json: bool, bootstrap: str, timeout: float
 ) -> None:
-    """Have the preferred leaders lead again: the first replica of each partition, if it is in sync.
+    """Elect the preferred leader of partitions: the first replica, if it is in sync.
 
-    With --unclean a partition without a leader gets one that may lack records which were acknowledged.
+    With --unclean, a partition without a leader gets one that may lack acknowledged records.
 
     \b
     Example:
@@ -68,7 +70,7 @@ def elect_leaders(
 
 
 async def partitions_named(admin: AdminClient, names: tuple[str, ...]) -> list[TopicPartition]:
-    """All partitions of topics that are named, and partitions that are; a topic's name may end like a partition's."""
+    """Return the named partitions, and all partitions of named topics; a topic's name may look like a partition's."""
     from logbus.cli.reassigning import BadPlan, partitions_of
 
     topics = {topic.name: topic for topic in await admin.list_topics(internal=True)}

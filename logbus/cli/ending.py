@@ -1,4 +1,4 @@
-"""Those commands of ``logbus transactions`` that end a transaction from outside."""
+"""The commands ``logbus transactions abort`` and ``force-terminate`` (KIP-664)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ _MAX_INT16, _MAX_INT32, _MAX_INT64 = 2**15 - 1, 2**31 - 1, 2**63 - 1
     type=click.IntRange(0, _MAX_INT64),
     help="The transaction's first offset there, as find-hanging prints it.",
 )
-@click.option("--producer-id", type=click.IntRange(0, _MAX_INT64), help="Or whose transaction it is,")
-@click.option("--producer-epoch", type=click.IntRange(0, _MAX_INT16), help="in which epoch,")
+@click.option("--producer-id", type=click.IntRange(0, _MAX_INT64), help="Instead of --start-offset: the producer's id,")
+@click.option("--producer-epoch", type=click.IntRange(0, _MAX_INT16), help="its epoch,")
 @click.option(
     "--coordinator-epoch",
     type=click.IntRange(-1, _MAX_INT32),
-    help="and the epoch of the coordinator that last ended one of it; -1: none did.",
+    help="and the epoch of the coordinator that last ended a transaction of it; -1: none.",
 )
-@click.option("--force", is_flag=True, help="Without asking coordinators first. A logbus broker asks all the same.")
+@click.option(
+    "--force", is_flag=True, help="Skip the check with the coordinators. A logbus broker makes it nevertheless."
+)
 @bootstrap_options
 def abort(
     topic: str,
@@ -46,11 +48,11 @@ def abort(
     bootstrap: str,
     timeout: float,
 ) -> None:
-    """End a transaction in one partition, as if it had been aborted: for those that no coordinator knows of any more.
-    The partition's leader is told directly.
+    """Abort a transaction in one partition by a marker to the partition's leader: for transactions that no coordinator
+    knows any more.
 
-    One that its coordinator knows of is refused: it would end in this partition only, and be torn. Its coordinator ends
-    it when its time is up, or with 'logbus transactions force-terminate' at once.
+    A transaction that its coordinator knows is refused: the abort would affect this partition only. The coordinator
+    ends it after its timeout, or at once with 'logbus transactions force-terminate'.
 
     \b
     Example:
@@ -101,10 +103,10 @@ def abort(
 
 async def ending_of(admin: AdminClient, where: TopicPartition, start_offset: int) -> Ending:
     """
-    Whose transaction begins at an offset.
+    Return the transaction that begins at an offset.
 
-    :raise ApiError: the partition's leader does not say.
-    :raise CommandFailed: no open one begins there.
+    :raise ApiError: the partition's leader returns an error.
+    :raise CommandFailed: no open transaction begins there.
     """
     from logbus.cli.hanging import open_transactions
     from logbus.cli.running import CommandFailed
@@ -115,7 +117,7 @@ async def ending_of(admin: AdminClient, where: TopicPartition, start_offset: int
         raise error
     for each in found.transactions:
         if each.since == start_offset:
-            # One that no marker was ever written for has −1; 0 is not above any coordinator's epoch.
+            # Without any marker yet it is −1; 0 is not above any coordinator's epoch.
             producer = each.producer
             return Ending(producer.producer_id, producer.producer_epoch, max(producer.coordinator_epoch, 0))
     begin = ", ".join(str(since) for since in sorted(each.since for each in found.transactions)[:10])
@@ -125,9 +127,9 @@ async def ending_of(admin: AdminClient, where: TopicPartition, start_offset: int
 
 async def refuse_what_goes_on(admin: AdminClient, where: TopicPartition, ending: Ending) -> None:
     """
-    Refuse to tear a transaction that its coordinator is going to end.
+    Check that no coordinator knows the transaction, and so is going to end it.
 
-    :raise CommandFailed: it is.
+    :raise CommandFailed: one does.
     """
     from logbus.cli.hanging import known_transactions
     from logbus.cli.running import CommandFailed
@@ -141,12 +143,12 @@ async def refuse_what_goes_on(admin: AdminClient, where: TopicPartition, ending:
         )
 
 
-@click.command("force-terminate", short_help="Have a transaction aborted, and its producer fenced.")
+@click.command("force-terminate", short_help="Abort a transaction and fence its producer.")
 @click.argument("name", type=transactional_id, metavar="TRANSACTIONAL_ID")
 @bootstrap_options
 def force_terminate(name: str, bootstrap: str, timeout: float) -> None:
-    """Have the coordinator abort the transaction of a transactional id, in all partitions, and fence its producer: that
-    gets errors until it is started anew.
+    """Have the coordinator abort the transaction of a transactional id in all partitions, and fence its producer, which
+    gets errors until it is restarted.
 
     \b
     Example:

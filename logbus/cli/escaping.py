@@ -1,8 +1,8 @@
 """
-Text from elsewhere, such as records and broker messages, made harmless for a terminal.
+Escapes control characters in untrusted text, such as records and broker messages, before it goes to a terminal.
 
 Terminals obey control characters: an escape sequence in a record can change the title, clear the screen, or send input
-to the shell. What goes into a pipe or a file is left as it is.
+to the shell. Output to a pipe or a file is not escaped.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""C0 but for tab and newline, DEL, C1, and what turns the direction of writing."""
+"""C0 except tab and newline, DEL, C1, line separators and bidirectional controls."""
 
 
 def _escaped(match: re.Match[str]) -> str:
@@ -21,15 +21,15 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def escape_controls(text: str) -> str:
-    r"""The text with control characters spelled as ``\x1b``; tabs and newlines stay."""
+    r"""Return the text with control characters escaped as in ``\x1b``, except tabs and newlines."""
     return _CONTROL.sub(_escaped, text)
 
 
 def for_terminal(data: bytes) -> bytes:
-    r"""The same for bytes; those that are not UTF-8 are spelled as ``\xff``, too."""
+    r"""Do the same for bytes, and escape bytes that are not UTF-8 as in ``\xff``."""
     return escape_controls(data.decode("utf-8", "backslashreplace")).encode()
 
 
 def json_line(value: Any) -> str:
-    """A value as JSON on one line, in which no control character stands as itself."""
+    """Return a value as JSON on one line, with all control characters escaped."""
     return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))

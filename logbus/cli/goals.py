@@ -1,5 +1,5 @@
 """
-Where the offsets of a group are to go, as people write it, and what comes of it for one partition.
+The target of an offset reset, parsed from the command line, and the offset it gives in a partition.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_OFFSET = 2**63 - 1
 
 
 class To(Enum):
-    """Kinds of goals."""
+    """Kinds of targets; see the options of ``logbus groups reset-offsets``."""
 
     EARLIEST = "to the first offset that is kept"
     LATEST = "to the end"
@@ -37,9 +37,9 @@ class To(Enum):
 @frozen
 class Goal:
     """
-    Where offsets are to go.
+    The target of a reset.
 
-    :ivar value: the offset; by how much; or the time in ms since 1970.
+    :ivar value: the offset, the shift, or the time in ms since 1970.
     """
 
     to: To
@@ -49,11 +49,11 @@ class Goal:
 @frozen
 class Span:
     """
-    What there is of a partition.
+    The offsets of a partition.
 
-    :ivar start: the first offset that is kept.
-    :ivar end: the offset that the next record gets.
-    :ivar at_time: the first record at or after the goal's time; −1: there is none.
+    :ivar start: the log start offset.
+    :ivar end: the offset of the next record.
+    :ivar at_time: the first offset at or after the target's time; −1: there is none.
     """
 
     start: int
@@ -64,10 +64,10 @@ class Span:
 @frozen
 class Change:
     """
-    What is to become of a group's offset for one partition.
+    A change of a group's committed offset for one partition.
 
-    :ivar old: None: nothing is committed.
-    :ivar note: why it is not what was asked for; empty if it is.
+    :ivar old: None if no offset is committed.
+    :ivar note: why the new offset differs from the target; empty if it does not.
     """
 
     partition: TopicPartition
@@ -79,9 +79,9 @@ class Change:
 
 def aim(partition: TopicPartition, goal: Goal, old: int | None, span: Span, metadata: str = "") -> Change:
     """
-    Where an offset goes: inside of what there is, whatever was asked for.
+    Compute the new offset, limited to the partition's bounds.
 
-    :raise LogbusError: it is to be shifted from where it is, and it is nowhere.
+    :raise LogbusError: the target is a shift, and no offset is committed.
     """
     if goal.to is To.EARLIEST:
         return Change(partition, old, span.start, metadata=metadata)
@@ -111,9 +111,9 @@ def aim(partition: TopicPartition, goal: Goal, old: int | None, span: Span, meta
 
 def parse_duration(text: str) -> int:
     """
-    A time span in ms, from ``1h30m``, ``250ms`` or ISO 8601's ``PT1H30M``, ``P7D``.
+    Parse a time span like ``1h30m``, ``250ms``, or ISO 8601's ``PT1H30M``, ``P7D``, into ms.
 
-    :raise LogbusError: it is neither.
+    :raise LogbusError: it has neither form.
     """
     iso = _ISO_PERIOD.fullmatch(text.upper())
     if iso is not None:
@@ -126,9 +126,9 @@ def parse_duration(text: str) -> int:
 
 def parse_scope(text: str) -> tuple[str, tuple[int, ...] | None]:
     """
-    A topic, and which of its partitions (None: all), from ``orders`` or ``orders:0,2``.
+    Parse ``orders`` or ``orders:0,2`` into a topic and its partitions (None: all).
 
-    :raise LogbusError: it is neither.
+    :raise LogbusError: it has neither form.
     """
     topic, colon, rest = text.partition(":")
     problem = topic_name_problem(topic)

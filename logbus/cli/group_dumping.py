@@ -1,8 +1,8 @@
 """
-The records of ``__consumer_offsets`` in words, as :mod:`logbus.cli.dumping` shows them.
+Decodes records of ``__consumer_offsets`` for :mod:`logbus.cli.dumping`.
 
-An item has the ``kind`` of the record, whom it is about, and what is said: or ``tombstone`` where all of it is deleted.
-What cannot be read stays bytes, with ``undecodable`` saying why: a newer broker may have written it.
+An item has the ``kind`` of the record, its key fields, and its value fields or ``tombstone``. A record that cannot be
+decoded (a newer broker may have written it) stays bytes, with the reason in ``undecodable``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MEMBER_STATES: Mapping[int, str] = MappingProxyType(
 
 
 def decoded(record: Record) -> Item:
-    """What a record says."""
+    """Decode a record into an item."""
     raw = {**as_text("key", record.key), **as_text("value", record.value)}
     try:
         change = decode_change(record.key, record.value)
@@ -107,5 +107,5 @@ def _told(value: Any) -> Any:
 
 
 def _partitions(topics: Iterable[AssignedTopicPartitions]) -> dict[str, list[int]]:
-    """By the topics' ids: names are not written."""
+    """Partitions by topic id: the records do not contain names."""
     return {str(uuid.UUID(bytes=bytes(each.topic_id))): list(each.partitions) for each in topics}

@@ -1,4 +1,4 @@
-"""The commands of ``logbus groups`` that move offsets, forget them, and take them elsewhere."""
+"""The commands of ``logbus groups`` that reset, delete, export and import committed offsets."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ _TOPICS = click.option(
     help="A topic, or some of its partitions; may be repeated.",
 )
 _SHIFT = click.IntRange(1 - 2**63, 2**63 - 1)
-_EXECUTE = click.option("--execute", is_flag=True, help="Write it; without, only show what would be written.")
+_EXECUTE = click.option("--execute", is_flag=True, help="Commit the offsets; otherwise they are only shown.")
 
 
-@click.command("reset-offsets", short_help="Set where a group goes on.")
+@click.command("reset-offsets", short_help="Reset the committed offsets of a group.")
 @click.argument("group", type=group_id)
 @_TOPICS
-@click.option("--all-topics", is_flag=True, help="All partitions for which the group has committed something.")
-@click.option("--to-earliest", is_flag=True, help="To the first record that is kept.")
-@click.option("--to-latest", is_flag=True, help="To the end: skip what is there.")
+@click.option("--all-topics", is_flag=True, help="All partitions for which the group has committed offsets.")
+@click.option("--to-earliest", is_flag=True, help="To the first record.")
+@click.option("--to-latest", is_flag=True, help="To the end: skip existing records.")
 @click.option(
     "--to-datetime", metavar="WHEN", help="To the first record at or after 2024-05-01T12:00 (or ms since 1970)."
 )
@@ -59,9 +59,9 @@ _EXECUTE = click.option("--execute", is_flag=True, help="Write it; without, only
     "--shift-by",
     metavar="N",
     type=_SHIFT,
-    help="By so many records: -10 reads ten again.",
+    help="By this many records: -10 reads ten again.",
 )
-@click.option("--to-current", is_flag=True, help="To where the group is: bring it inside of what is kept.")
+@click.option("--to-current", is_flag=True, help="To the current offset, or the nearest one that exists.")
 @_EXECUTE
 @json_option
 @bootstrap_options
@@ -81,8 +81,8 @@ def reset_offsets(
     bootstrap: str,
     timeout: float,
 ) -> None:
-    """Set where a group without members goes on. Shows it only, unless --execute is given. An offset outside of what
-    a partition keeps becomes the nearest inside.
+    """Reset the committed offsets of a group without members. Only shows the result, unless --execute is given. An
+    offset outside of a partition's log becomes the nearest one inside.
 
     \b
     Example:
@@ -157,12 +157,12 @@ def _goal(
     return goals[0]
 
 
-@click.command("delete-offsets", short_help="Have a group forget offsets.")
+@click.command("delete-offsets", short_help="Delete committed offsets of a group.")
 @click.argument("group", type=group_id)
 @_TOPICS
 @bootstrap_options
 def delete_offsets(group: str, scopes: list[Scope], bootstrap: str, timeout: float) -> None:
-    """Have a group forget what it committed for topics that it is not reading.
+    """Delete the offsets that a group has committed for topics it is not subscribed to.
 
     \b
     Example:
@@ -201,12 +201,12 @@ def delete_offsets(group: str, scopes: list[Scope], bootstrap: str, timeout: flo
     with_cluster(bootstrap, timeout, work)
 
 
-@click.command("export", short_help="Write what groups have committed to a file.")
+@click.command("export", short_help="Write committed offsets of groups to a file.")
 @click.argument("file", metavar="FILE")
 @click.argument("names", nargs=-1, type=group_id, metavar="[GROUP]...")
 @bootstrap_options
 def export_offsets(file: str, names: tuple[str, ...], bootstrap: str, timeout: float) -> None:
-    """Write what groups (all, if none is named) have committed to a file, as JSON; - is standard output.
+    """Write the committed offsets of groups (all, if none is named) to a file, as JSON; - is standard output.
 
     \b
     Example:
@@ -226,7 +226,7 @@ def export_offsets(file: str, names: tuple[str, ...], bootstrap: str, timeout: f
         if names:
             await described(admin, wanted)
         else:
-            # Other kinds of groups that brokers know keep their places elsewhere.
+            # Other types of groups do not commit offsets.
             kinds = ("classic", "consumer", "")
             wanted = [each.group_id for each in await admin.list_groups() if each.type in kinds]
         found = await committed(admin, wanted)
@@ -245,7 +245,7 @@ def export_offsets(file: str, names: tuple[str, ...], bootstrap: str, timeout: f
         Path(file).write_text(text, encoding="utf-8")
 
 
-@click.command("import", short_help="Set the offsets of groups to those in a file.")
+@click.command("import", short_help="Commit the offsets of groups in a file.")
 @click.argument("file", metavar="FILE")
 @click.argument("names", nargs=-1, type=group_id, metavar="[GROUP]...")
 @_EXECUTE
@@ -254,8 +254,8 @@ def export_offsets(file: str, names: tuple[str, ...], bootstrap: str, timeout: f
 def import_offsets(
     file: str, names: tuple[str, ...], execute: bool, as_json: bool, bootstrap: str, timeout: float
 ) -> None:
-    """Set the offsets of groups to those in a file that "export" wrote (all of it, if no group is named); - is
-    standard input. Shows it only, unless --execute is given. None of the groups may have members.
+    """Commit the offsets in a file written by "export" (of all its groups, if none is named); - is standard input.
+    Only shows the result, unless --execute is given. None of the groups may have members.
 
     \b
     Example:

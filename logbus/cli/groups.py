@@ -1,4 +1,6 @@
-"""``logbus groups``: list, describe, delete; what moves offsets is in :mod:`logbus.cli.group_offsets`."""
+"""
+The ``logbus groups`` commands (Kafka: ConsumerGroupCommand); :mod:`logbus.cli.group_offsets` has those for offsets.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _STATES = ("Empty", "Assigning", "Reconciling", "PreparingRebalance", "Completin
 
 @click.group()
 def groups() -> None:
-    """Show consumer groups, how far they have read, and set where they go on.
+    """Show consumer groups and their lag, reset their offsets.
 
     \b
     Example:
@@ -29,9 +31,14 @@ def groups() -> None:
     """
 
 
-@groups.command("list", short_help="Print all groups, or those of some states and types.")
+@groups.command("list", short_help="Print all groups, or those with certain states and types.")
 @click.option(
-    "--state", "-s", "states", multiple=True, type=click.Choice(_STATES, case_sensitive=False), help="Only in this one."
+    "--state",
+    "-s",
+    "states",
+    multiple=True,
+    type=click.Choice(_STATES, case_sensitive=False),
+    help="Only groups in this state.",
 )
 @click.option(
     "--type",
@@ -39,12 +46,12 @@ def groups() -> None:
     "types",
     multiple=True,
     type=click.Choice(("classic", "consumer"), case_sensitive=False),
-    help="Only of this one: which protocol its members speak.",
+    help="Only groups of this protocol.",
 )
 @json_option
 @bootstrap_options
 def list_groups(states: tuple[str, ...], types: tuple[str, ...], as_json: bool, bootstrap: str, timeout: float) -> None:
-    """Print all groups; with --state and --type (each may be repeated) only some.
+    """Print all groups, or those with a given --state and --type (each may be repeated).
 
     \b
     Example:
@@ -80,14 +87,14 @@ def list_groups(states: tuple[str, ...], types: tuple[str, ...], as_json: bool, 
 
 @groups.command(short_help="Show offsets, lag and members of groups.")
 @click.argument("names", nargs=-1, type=group_id, metavar="[GROUP]...")
-@click.option("--offsets", "view", flag_value="offsets", help="What each partition's offset is. The default.")
-@click.option("--members", "view", flag_value="members", help="Its members instead, and what they read.")
-@click.option("--state", "view", flag_value="state", help="Only its state, in a line.")
+@click.option("--offsets", "view", flag_value="offsets", help="Show the offset and lag of each partition. The default.")
+@click.option("--members", "view", flag_value="members", help="Show the members and their assignments.")
+@click.option("--state", "view", flag_value="state", help="Show one line with the state.")
 @json_option
 @bootstrap_options
 def describe(names: tuple[str, ...], view: str | None, as_json: bool, bootstrap: str, timeout: float) -> None:
-    """Show groups (all, if none is named): for each partition the offset that is committed, the end of the log, how
-    many records are between (the lag), and which member reads it.
+    """Show groups (all, if none is named): for each partition the committed offset, the end of the log, the number of
+    records between them (the lag), and the member it is assigned to.
 
     \b
     Example:
@@ -128,7 +135,7 @@ def describe(names: tuple[str, ...], view: str | None, as_json: bool, bootstrap:
 @click.argument("names", nargs=-1, required=True, type=group_id, metavar="GROUP...")
 @bootstrap_options
 def delete(names: tuple[str, ...], bootstrap: str, timeout: float) -> None:
-    """Delete groups without members, with all that they committed.
+    """Delete groups without members, and their committed offsets.
 
     \b
     Example:

@@ -1,8 +1,8 @@
 """
-Transactions that hang: open in a partition, and no coordinator is going to end them there (KIP-664).
+Finds hanging transactions: open in a partition, but unknown to any coordinator that would end them (KIP-664).
 
-They keep readers of committed records from what follows. That a partition has a transaction open is not enough: its
-coordinator may know of it, and ends it when its time is up.
+They block readers of committed records. An open transaction alone does not hang: its coordinator ends it after its
+timeout.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from logbus.client.admin import AdminClient
 
 PARTITIONS_A_REQUEST = 500
-"""An answer has all producers of all partitions that are asked for."""
+"""A response has all producers of all requested partitions."""
 
 
 @frozen
@@ -39,9 +39,9 @@ class OpenTransaction:
 @frozen
 class Found:
     """
-    What a search found.
+    The result of a search.
 
-    :ivar errors: partitions whose producers could not be had, and why.
+    :ivar errors: the errors of partitions whose producers could not be described.
     """
 
     transactions: Sequence[OpenTransaction]
@@ -52,9 +52,9 @@ async def open_transactions(
     admin: AdminClient, partitions: Sequence[TopicPartition], broker_id: int | None = None
 ) -> Found:
     """
-    All transactions that are open in some partitions.
+    Return the open transactions of the given partitions.
 
-    :param broker_id: the replica to ask; None: the leader of each.
+    :param broker_id: the replica to ask; None: each partition's leader.
     """
     found: list[OpenTransaction] = []
     errors: dict[TopicPartition, ApiError] = {}
@@ -74,17 +74,17 @@ async def find_hanging(
     admin: AdminClient, partitions: Sequence[TopicPartition], before_ms: int, broker_id: int | None = None
 ) -> Found:
     """
-    Those that hang, of the transactions that are open in some partitions.
+    Return the hanging transactions of the given partitions.
 
-    :param before_ms: only those whose producer wrote nothing there at that time or later; ms since 1970.
-    :param broker_id: the replica to ask; None: the leader of each.
+    :param before_ms: ignore transactions with a later record, in ms since 1970.
+    :param broker_id: the replica to ask; None: each partition's leader.
     """
     found = await open_transactions(admin, partitions, broker_id)
     old = [each for each in found.transactions if each.producer.last_timestamp < before_ms]
     suspects = unknown_to(await known_transactions(admin, {each.producer.producer_id for each in old}), old)
     if not suspects:
         return Found([], found.errors)
-    # While coordinators were asked a transaction may have ended as it should.
+    # A transaction may have ended while coordinators were asked.
     places = list(dict.fromkeys(each.partition for each in suspects))
     still = await open_transactions(admin, places, broker_id)
     left = {(each.partition, each.producer.producer_id, each.since) for each in still.transactions}
@@ -93,7 +93,7 @@ async def find_hanging(
 
 
 async def known_transactions(admin: AdminClient, producer_ids: Collection[int]) -> Mapping[int, TransactionDescription]:
-    """What coordinators know of producers, by producer id."""
+    """Return the transactions that coordinators know, by producer id."""
     if not producer_ids:
         return {}
     names = {
@@ -111,7 +111,9 @@ async def known_transactions(admin: AdminClient, producer_ids: Collection[int]) 
 def unknown_to(
     known: Mapping[int, TransactionDescription], transactions: Iterable[OpenTransaction]
 ) -> list[OpenTransaction]:
-    """Those that no coordinator has to end: none knows the producer, or it has no marker to write to the partition."""
+    """
+    Return transactions that no coordinator will end: it does not know the producer, or the partition is not in it.
+    """
     return [
         each
         for each in transactions

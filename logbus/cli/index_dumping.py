@@ -1,5 +1,5 @@
 """
-What is in the indexes of a segment, and what is wrong with them; see :mod:`logbus.cli.dumping`.
+Decodes the indexes of a segment, and reports damage in them; see :mod:`logbus.cli.dumping`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Item = dict[str, Any]
 
 
 def damage(position: int, what: str) -> Item:
-    """An item that says what is wrong, and where."""
+    """Return an item that reports damage."""
     return {"position": position, "damage": what}
 
 
@@ -72,9 +72,9 @@ def _head(header: BatchHeader) -> tuple[int, int]:
 
 def transaction_index(path: Path, name: str, deep: bool) -> Iterator[Item]:
     """
-    The entries of an index of aborted transactions.
+    Yield the entries of a transaction index.
 
-    :param deep: hold them against the markers in the segment.
+    :param deep: compare them with the markers in the segment.
     """
     base = names.base_offset_of(name, names.TRANSACTION_INDEX) or 0
     segment = path.with_name(names.segment_file(base, names.LOG)) if deep else None
@@ -100,9 +100,9 @@ def transaction_index(path: Path, name: str, deep: bool) -> Iterator[Item]:
 
 
 def _entries(path: Path, entry: struct.Struct) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """Position and fields of each entry; half an entry at the end has a sentence as its last field."""
+    """Yield the position and fields of each entry; a partial entry at the end has a message as its last field."""
     data = path.read_bytes()
-    # Kafka gives the index of the segment it writes to its full size at once. Zeros are an entry only at the front.
+    # Kafka preallocates the index of the active segment. Zeros are an entry only at the front.
     used = -(-len(data.rstrip(b"\0")) // entry.size) * entry.size
     if len(data) - used > entry.size:
         data = data[: max(used, 0)]
@@ -124,7 +124,7 @@ def _ends_by_position(path: Path, name: str, suffix: str) -> dict[int, int]:
 
 
 def _readable_batches(path: Path) -> Iterator[BatchHeader]:
-    """The headers of a segment, up to where it cannot be read any more."""
+    """Yield the batch headers of a segment, up to the first damage."""
     with Mapped(path) as data:
         pos = 0
         while len(data) - pos >= HEADER_SIZE:
@@ -136,7 +136,7 @@ def _readable_batches(path: Path) -> Iterator[BatchHeader]:
 
 
 class Mapped:
-    """A file's bytes without reading them all; an empty file has none."""
+    """A memory-mapped file; supports empty files."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -154,4 +154,4 @@ class Mapped:
             if self._map is not None:
                 self._map.close()
         except BufferError:
-            pass  # a generator that was left halfway still looks at it; it goes with the last reference
+            pass  # a suspended generator still uses it; it is closed with the last reference

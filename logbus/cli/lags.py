@@ -1,5 +1,5 @@
 """
-How far groups have read: what they committed beside the ends of the partitions, and who reads them.
+The lag of groups: committed offsets, ends of the partitions, and the members they are assigned to.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ STATE_HEAD = ("group", "type", "state", "assignor", "epoch", "members", "lag", "
 @frozen
 class Reading:
     """
-    One partition, as a group reads it.
+    A group's lag in one partition.
 
-    :ivar offset: committed; None: nothing is.
-    :ivar end: the offset of the next record; None: the partition is gone, or nobody leads it.
-    :ivar member: who reads it now, if anybody.
+    :ivar offset: the committed offset; None: there is none.
+    :ivar end: the offset of the next record; None: the partition is deleted or has no leader.
+    :ivar member: the member it is assigned to, if any.
     """
 
     partition: TopicPartition
@@ -43,16 +43,16 @@ class Reading:
 
     @property
     def lag(self) -> int | None:
-        """Records that are still to be read; None: that is not known."""
+        """The number of records still to read; None if unknown."""
         return None if self.offset is None or self.end is None else max(self.end - self.offset, 0)
 
 
 @frozen
 class Report:
     """
-    A group with what it reads.
+    A group and its lag in each partition.
 
-    :ivar readings: in order of topics and partitions.
+    :ivar readings: ordered by topic and partition.
     """
 
     group: GroupDescription
@@ -60,17 +60,17 @@ class Report:
 
     @property
     def lag(self) -> int | None:
-        """Of all partitions whose lag is known; None if it has some and none is."""
+        """The sum over partitions whose lag is known; None if it is unknown for all."""
         known = [each.lag for each in self.readings if each.lag is not None]
         return None if self.readings and not known else sum(known)
 
 
 async def described(admin: AdminClient, names: Sequence[str], *, gone_is_fine: bool = False) -> list[GroupDescription]:
     """
-    Groups by name.
+    Describe groups by name.
 
-    :param gone_is_fine: leave out those that are not there (any more).
-    :raise CommandFailed: one is not there, or cannot be described.
+    :param gone_is_fine: omit groups that do not exist.
+    :raise CommandFailed: a group does not exist, or cannot be described.
     """
     answers = await admin.describe_groups(names)
     if gone_is_fine:
@@ -83,7 +83,7 @@ async def described(admin: AdminClient, names: Sequence[str], *, gone_is_fine: b
 
 
 async def existing(admin: AdminClient, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Those partitions that are there; topics may be deleted while groups remember them."""
+    """Return the partitions that exist; groups may have offsets of deleted topics."""
     wanted = list(partitions)
     if not wanted:
         return []
@@ -95,7 +95,7 @@ async def bounds(
     admin: AdminClient, partitions: Iterable[TopicPartition], time: int
 ) -> dict[TopicPartition, int | None]:
     """
-    The offset at a time, for each partition; None where that is not known.
+    Return the offset at a time for each partition; None where it is unknown.
 
     :param time: as for :func:`logbus.client.offsets.list_offsets`.
     """
@@ -108,9 +108,9 @@ async def bounds(
 
 async def reports(admin: AdminClient, groups: Sequence[GroupDescription]) -> list[Report]:
     """
-    Groups with what they read.
+    Return the reports of groups.
 
-    :raise ApiError: the offsets of one cannot be had.
+    :raise ApiError: the offsets of a group cannot be read.
     """
     committed = await admin.list_group_offsets([each.group_id for each in groups])
     for answer in committed.values():
@@ -146,11 +146,11 @@ def _readings(
         )
 
 
-# For people.
+# Text output.
 
 
 def headline(report: Report) -> str:
-    """A group in a line."""
+    """Summarize a group in one line."""
     group = report.group
     kind = " ".join(each for each in (group.type, group.assignor) if each)
     lag = "unknown" if report.lag is None else report.lag
@@ -161,12 +161,12 @@ def headline(report: Report) -> str:
 
 
 def member_count(group: GroupDescription) -> str:
-    """How many members it has, in words."""
+    """Return the number of members, as in "2 members"."""
     return f"{len(group.members)} member{'' if len(group.members) == 1 else 's'}"
 
 
 def offset_rows(report: Report) -> Iterator[tuple[object, ...]]:
-    """The partitions it reads, and the members that read none."""
+    """Rows for its partitions, and for members without partitions."""
     for each in report.readings:
         who = each.member
         yield (
@@ -182,7 +182,7 @@ def offset_rows(report: Report) -> Iterator[tuple[object, ...]]:
 
 
 def member_rows(report: Report) -> Iterator[tuple[object, ...]]:
-    """Its members."""
+    """Rows for its members."""
     for each in report.group.members:
         parts = [f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in by_topic(each.assignment).items()]
         epoch = None if each.epoch < 0 else each.epoch
@@ -198,7 +198,7 @@ def member_rows(report: Report) -> Iterator[tuple[object, ...]]:
 
 
 def state_row(report: Report) -> tuple[object, ...]:
-    """The group itself."""
+    """The row of the group itself."""
     group = report.group
     epoch = None if group.epoch < 0 else group.epoch
     assignor = group.assignor or None
@@ -206,18 +206,18 @@ def state_row(report: Report) -> tuple[object, ...]:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partitions as lists of numbers."""
+    """Group partition numbers by topic."""
     found: dict[str, list[int]] = {}
     for topic, number in partitions:
         found.setdefault(topic, []).append(number)
     return found
 
 
-# For scripts.
+# JSON output.
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """A group with everything."""
+    """Return the report as JSON values."""
     group = report.group
     return {
         "group": group.group_id,
@@ -258,7 +258,7 @@ def _member(member: GroupMember, group: GroupDescription) -> dict[str, Any]:
         "target": None if member.target is None else by_topic(member.target),
     }
     if group.protocol_type != PROTOCOL_TYPE:
-        # What its members mean by these bytes only they know.
+        # The bytes of other protocol types have a meaning only to their members.
         told["metadata_base64"] = base64.b64encode(member.metadata_bytes).decode()
         told["assignment_base64"] = base64.b64encode(member.assignment_bytes).decode()
     return told

@@ -1,4 +1,4 @@
-"""``logbus log-dirs``."""
+"""The ``logbus log-dirs`` commands (Kafka: LogDirsCommand)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _broker_option = click.option(
 
 @click.group("log-dirs")
 def log_dirs() -> None:
-    """Show what is in the log directories of a broker, and move partitions between them.
+    """Show the log directories of a broker, and move partitions between them.
 
     \b
     Example:
@@ -38,7 +38,7 @@ def log_dirs() -> None:
 def describe(broker_id: int, as_json: bool, bootstrap: str, timeout: float) -> None:
     """Show the log directories of a broker, their free space, and the partitions in them.
 
-    A partition that is on its way to a directory is shown there as "copying", with the number of offsets that are left.
+    A partition that is being moved to a directory is shown there as "copying", with the number of remaining offsets.
 
     \b
     Example:
@@ -89,9 +89,9 @@ def _as_json(found: LogDir) -> dict[str, Any]:
 @_broker_option
 @bootstrap_options
 def move(path: str, partitions: tuple[str, ...], broker_id: int, bootstrap: str, timeout: float) -> None:
-    """Move partitions to another log directory of the broker that has them.
+    """Move partitions to another log directory of their broker.
 
-    DIRECTORY is spelled as "describe" shows it. The copying goes on in the background while clients read and write;
+    DIRECTORY is a path as "describe" shows it. The copy runs in the background while clients read and write;
     replica.alter.log.dirs.io.max.bytes.per.second limits its rate.
 
     \b

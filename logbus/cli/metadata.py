@@ -1,4 +1,4 @@
-"""``logbus metadata``."""
+"""The ``logbus metadata`` commands: export and import the metadata of a cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RETIRED = "metadata.db.retired"
 
 
 def where(command: F) -> F:
-    """``--data-dir`` or ``--zookeeper``."""
+    """Add the options ``--data-dir`` and ``--zookeeper``."""
     command = click.option(
         "--zookeeper", "-z", metavar="CONNECT", help="HOST:PORT,HOST:PORT/CHROOT, as in zookeeper.connect."
     )(command)
@@ -32,7 +32,7 @@ def where(command: F) -> F:
         "--data-dir",
         "-d",
         type=click.Path(path_type=Path, file_okay=False),
-        help="The (first) data directory of a broker that keeps its metadata there.",
+        help="The (first) data directory of a broker without ZooKeeper.",
     )(command)
 
 
@@ -40,8 +40,8 @@ def where(command: F) -> F:
 def metadata() -> None:
     """Move a cluster's metadata between a data directory and ZooKeeper.
 
-    Topics with their ids, settings and assignments, the cluster's id, epochs and producer ids are in the metadata;
-    records and committed offsets are not: they stay in the data directory. No broker may run meanwhile.
+    The metadata are topics with their ids, settings and assignments, the cluster's id, epochs and producer ids. Records
+    and committed offsets stay in the data directory. Stop all brokers first.
 
     \b
     Example:
@@ -54,12 +54,12 @@ def metadata() -> None:
 @metadata.command("export")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
 @where
-@click.option("--retire", is_flag=True, help=f"With --data-dir: set the metadata there aside, as {RETIRED}.")
+@click.option("--retire", is_flag=True, help=f"With --data-dir: rename its metadata to {RETIRED}.")
 def export_metadata(file: Path, data_dir: Path | None, zookeeper: str | None, retire: bool) -> None:
     """Write the metadata into a new FILE; - is standard output.
 
-    With --retire the data directory's own metadata are out of the way afterwards: a broker that is started on it
-    without --zookeeper by mistake does not go on from what is old.
+    With --retire, the data directory's own metadata are renamed, so that a broker started on it by mistake without
+    --zookeeper does not use outdated metadata.
 
     \b
     Example:
@@ -95,7 +95,7 @@ def export_metadata(file: Path, data_dir: Path | None, zookeeper: str | None, re
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
 @where
 def import_metadata(file: Path, data_dir: Path | None, zookeeper: str | None) -> None:
-    """Bring the metadata of a FILE (- is standard input) to where no cluster is yet.
+    """Import the metadata of a FILE (- is standard input) to a place without a cluster.
 
     \b
     Example:
@@ -127,9 +127,9 @@ Work = Callable[["IMetadataStore"], Coroutine["Deferred[Any]", Any, T]]
 @contextmanager
 def place(data_dir: Path | None, zookeeper: str | None, *, must_exist: bool) -> Iterator[Callable[[Work[T]], T]]:
     """
-    Something that runs a coroutine with a store; a data directory is locked meanwhile.
+    Yield a function that runs a coroutine with the open store; locks a data directory meanwhile.
 
-    :raise CommandFailed: a broker runs there, or there is nothing.
+    :raise CommandFailed: a broker runs there, or there is no metadata.
     """
     from logbus.cli.running import CommandFailed
     from logbus.metastore.connectstring import ConnectString
@@ -177,9 +177,9 @@ def with_store(make: Callable[[Any], Any], work: Work[T]) -> T:
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """
-    Hold a data directory, as a broker does.
+    Lock a data directory, as a broker does.
 
-    :raise CommandFailed: one does.
+    :raise CommandFailed: a broker holds the lock.
     """
     import fcntl
 
@@ -195,7 +195,7 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def write_durably(path: Path, text: str) -> None:
-    """A new file, there as a whole or not at all."""
+    """Write a new file atomically, and sync it."""
     temporary = path.with_name(path.name + ".tmp")
     try:
         with temporary.open("w", encoding="utf-8") as file:
@@ -221,7 +221,7 @@ def set_aside(directory: Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Make sure that a rename lasts."""
+    """Sync a directory, so that a rename is durable."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,5 +1,5 @@
 """
-Offsets of groups as a file: JSON, to be kept, edited, and read into the same cluster or another.
+A file of committed offsets, in JSON: to keep, edit, and import into the same or another cluster.
 
 ::
 
@@ -7,7 +7,7 @@ Offsets of groups as a file: JSON, to be kept, edited, and read into the same cl
      "groups": [{"group": "billing",
                  "offsets": [{"topic": "orders", "partition": 0, "offset": 42, "metadata": ""}]}]}
 
-``offset`` is that of the next record to read. ``cluster_id``, ``exported_at`` and ``metadata`` may be left out.
+``offset`` is that of the next record to read. ``cluster_id``, ``exported_at`` and ``metadata`` are optional.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ Saved = Mapping[str, Mapping[TopicPartition, SavedOffset]]
 
 def write_offsets(groups: Saved, cluster_id: str | None, at_ms: int) -> str:
     """
-    The text of a file.
+    Return the text of a file.
 
-    :param at_ms: now.
+    :param at_ms: the current time.
     """
     told: dict[str, Any] = {"format": FORMAT, "version": VERSION}
     if cluster_id is not None:
         told["cluster_id"] = cluster_id
     told["exported_at"] = datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    # A line for each offset: what is edited by hand, or compared, is read by lines.
+    # One line per offset, for editors and diff.
     lines = [json_line(told)[:-1] + ', "groups": [']
     lines.append(",\n".join(_group_text(group_id, offsets) for group_id, offsets in groups.items()))
     lines.append("]}")
@@ -89,10 +89,10 @@ def _group_text(group_id: str, offsets: Mapping[TopicPartition, SavedOffset]) ->
 
 def read_offsets(data: bytes, name: str) -> dict[str, dict[TopicPartition, SavedOffset]]:
     """
-    What is in a file.
+    Parse a file.
 
-    :param name: what it is called, for errors.
-    :raise LogbusError: it is not such a file; says where, and what would be right.
+    :param name: the file's name, for errors.
+    :raise LogbusError: the file is invalid; says where, and what is expected.
     """
     try:
         value = strictjson.loads(data)

@@ -1,4 +1,4 @@
-"""Options that commands share."""
+"""Options and argument types that commands share."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _MAX_STRING_BYTES = 2**15 - 1
 
 
 def bootstrap_options(command: F) -> F:
-    """``--bootstrap`` and ``--timeout``."""
+    """Add the options ``--bootstrap`` and ``--timeout``."""
     command = click.option(
         "--timeout",
         type=click.FloatRange(min=0.001),
         default=30.0,
         show_default=True,
-        help="Seconds to wait for an answer.",
+        help="Seconds to wait for a response.",
     )(command)
     return click.option(
         "--bootstrap",
@@ -33,20 +33,20 @@ def bootstrap_options(command: F) -> F:
         envvar="LOGBUS_BOOTSTRAP",
         show_envvar=True,
         callback=_checked,
-        help="A broker of the cluster; several with commas between.",
+        help="A broker of the cluster, or several, separated by commas.",
     )(command)
 
 
 def json_option(command: F) -> F:
-    """``--json``."""
+    """Add the option ``--json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")(command)
 
 
 def pairs(values: Iterable[str], option: str, example: str = "retention.ms=60000") -> dict[str, str]:
     """
-    Read ``NAME=VALUE`` arguments.
+    Parse ``NAME=VALUE`` arguments.
 
-    :raises click.BadParameter: one is not of that form.
+    :raises click.BadParameter: one does not have this form.
     """
     found = {}
     for each in values:
@@ -59,9 +59,9 @@ def pairs(values: Iterable[str], option: str, example: str = "retention.ms=60000
 
 def when(text: str, option: str) -> int:
     """
-    A point in time as milliseconds since 1970, from such a number or an ISO 8601 date; local time without a zone.
+    Parse a number of milliseconds since 1970 or an ISO 8601 date (local time without a zone) into milliseconds.
 
-    :raises click.BadParameter: it is neither, before 1970, or later than requests can say.
+    :raises click.BadParameter: it is neither, before 1970, or too late for an int64.
     """
     from datetime import datetime
 
@@ -79,7 +79,7 @@ def when(text: str, option: str) -> int:
 
 def group_id(text: str) -> str:
     """
-    The id of a group, if requests can carry it: text of 1 to 32767 bytes.
+    Check the id of a group: text of 1 to 32767 bytes, as requests can carry it.
 
     :raises click.BadParameter: it is empty, too long, or not text.
     """
@@ -88,7 +88,7 @@ def group_id(text: str) -> str:
 
 def transactional_id(text: str) -> str:
     """
-    A transactional id, if requests can carry it: text of 1 to 32767 bytes.
+    Check a transactional id: text of 1 to 32767 bytes, as requests can carry it.
 
     :raises click.BadParameter: it is empty, too long, or not text.
     """

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for scripts, progress for terminals."""
+"""The output of commands: tables, JSON, and a progress line on terminals."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from attrs import define, field
 from logbus.cli.escaping import json_line
 
 _WIDEST = 255
-"""Characters: a cell that is longer, such as the id of a group may be, does not widen its column for all others."""
+"""Characters; a longer cell, such as a group's id, does not widen its column."""
 
 
 def print_json(value: Any) -> None:
-    """One JSON value on a line."""
+    """Print a JSON value on one line."""
     sys.stdout.write(json_line(value) + "\n")
 
 
 def as_text(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Bytes as JSON can have them: text where they are UTF-8, else base64 under a name that says so."""
+    """Return bytes as a JSON member: text if they are UTF-8, else base64 with ``_base64`` appended to the name."""
     if data is None:
         return {name: None}
     try:
@@ -32,12 +32,12 @@ def as_text(name: str, data: bytes | None) -> dict[str, str | None]:
 
 
 def printable(text: str) -> str:
-    """Text for a terminal: as it is, or as JSON has it if it could break the line or steer the terminal."""
+    """Return text for a terminal: unchanged, or as JSON if it has newlines or control characters."""
     return text if text.isprintable() else json.dumps(text)
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns with their names above them; numbers are set to the right."""
+    """Print a table with a heading; numbers are right-aligned."""
     cells = [[("-" if cell is None else printable(str(cell))) for cell in row] for row in rows]
     widths = [
         max([len(name), *(len(row[i]) for row in cells if len(row[i]) <= _WIDEST)]) for i, name in enumerate(head)
@@ -60,7 +60,7 @@ def _is_terminal() -> bool:
 
 @define
 class Progress:
-    """A line on the terminal that says how far long work has come; nothing where there is no terminal."""
+    """A progress line on the terminal; prints nothing if there is no terminal."""
 
     _shown: bool = field(default=False, init=False)
     _on: bool = field(factory=_is_terminal, init=False)
@@ -73,7 +73,7 @@ class Progress:
             self._shown = True
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         if self._shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
@@ -81,7 +81,7 @@ class Progress:
 
 
 def quantity(number: float) -> str:
-    """A number of bytes or records, for people: ``12.3 M``."""
+    """Format a number of bytes or records, as in ``12.3 M``."""
     for unit in ("", " k", " M", " G"):
         if abs(number) < 1000:
             return f"{number:.0f}" if not unit else f"{number:.1f}{unit}"

@@ -1,4 +1,4 @@
-"""What is wrong with partitions, as clients see them: too few replicas in sync, or nobody to lead. Pure."""
+"""Finds partitions that lack in-sync replicas or a leader, from a client's metadata. Pure."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ if TYPE_CHECKING:
 
 
 def is_under_replicated(partition: Partition) -> bool:
-    """Some of its replicas are not in sync."""
+    """Return whether some replicas are not in sync."""
     return len(partition.isr) < len(partition.replicas)
 
 
 def is_unavailable(partition: Partition, alive: Collection[int]) -> bool:
-    """Nobody leads it, or a broker that is not there."""
+    """Return whether it has no leader, or one that is not alive."""
     return partition.leader < 0 or partition.leader not in alive
 
 
 def is_under_min_isr(partition: Partition, least: int) -> bool:
-    """Producers that want all in-sync replicas are refused."""
+    """Return whether ``acks=all`` is refused."""
     return len(partition.isr) < min(least, len(partition.replicas))
 
 
 @frozen
 class Health:
     """
-    What to look for.
+    Classifies partitions.
 
-    :ivar alive: ids of the brokers that are there.
-    :ivar least: ``min.insync.replicas`` by topic; 1 where it is not there.
+    :ivar alive: ids of live brokers.
+    :ivar least: ``min.insync.replicas`` by topic; 1 where it is missing.
     """
 
     alive: Collection[int]
     least: Mapping[str, int]
 
     def kinds(self, topic: Topic) -> Mapping[str, Callable[[Partition], bool]]:
-        """What can be wrong with a partition of a topic, by name."""
+        """Return the checks of a topic's partitions, by name."""
         return {
             "under_replicated": is_under_replicated,
             "under_min_isr": lambda partition: is_under_min_isr(partition, self.least.get(topic.name, 1)),
@@ -47,7 +47,7 @@ class Health:
         }
 
     def counts(self, topics: Collection[Topic]) -> dict[str, int]:
-        """How many partitions of ``topics`` have which fault."""
+        """Count the partitions that fail each check."""
         counts = dict.fromkeys(("under_replicated", "under_min_isr", "unavailable"), 0)
         for topic in topics:
             for name, holds in self.kinds(topic).items():
@@ -58,9 +58,9 @@ class Health:
 @frozen
 class Load:
     """
-    What a broker has of all partitions.
+    Numbers of partitions on a broker.
 
-    :ivar preferred: how many it is the preferred leader of, the first of its replicas.
+    :ivar preferred: those whose preferred leader (first replica) it is.
     """
 
     replicas: int = 0
@@ -70,7 +70,7 @@ class Load:
 
 
 def loads(topics: Collection[Topic]) -> dict[int, Load]:
-    """By broker, for all that have a replica."""
+    """Return the load of each broker that has a replica."""
     numbers: dict[int, list[int]] = {}
     for topic in topics:
         for partition in topic.partitions.values():

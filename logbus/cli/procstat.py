@@ -1,4 +1,4 @@
-"""What a process of this machine has used: its CPU time and memory, and which process listens on a port (Linux)."""
+"""CPU time and memory of a local process, and the process that listens on a port (Linux)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Usage(NamedTuple):
 
 
 def usage(pid: int) -> Usage | None:
-    """What a process has used; None if it is not there, or this system does not say."""
+    """Return the usage of a process; None if it does not exist, or without ``/proc``."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -28,7 +28,7 @@ def usage(pid: int) -> Usage | None:
 
 
 def listener_pid(host: str, port: int) -> int | None:
-    """The process that listens on a port of this machine, if ``host`` is local and we may look into it."""
+    """Return the process that listens on a local port, if ``host`` is local and ``/proc`` permits it."""
     try:
         address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0]
     except OSError:
@@ -44,7 +44,7 @@ def listener_pid(host: str, port: int) -> int | None:
                 if os.readlink(fd) in inodes:
                     return int(process.name)
         except OSError:
-            continue  # it ended, or is somebody else's
+            continue  # it ended, or belongs to another user
     return None
 
 

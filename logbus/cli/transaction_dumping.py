@@ -1,8 +1,8 @@
 """
-The records of ``__transaction_state`` in words, as :mod:`logbus.cli.dumping` shows them.
+Decodes records of ``__transaction_state`` for :mod:`logbus.cli.dumping`.
 
-An item has the transactional id and what is known of it: or ``tombstone`` where it is forgotten. What cannot be read
-stays bytes, with ``undecodable`` saying why: a newer broker may have written it.
+An item has the transactional id, and its state or ``tombstone``. A record that cannot be decoded (a newer broker may
+have written it) stays bytes, with the reason in ``undecodable``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STATES = {number: state.value for state, number in STATUS.items()}
 
 
 def decoded(record: Record) -> Item:
-    """What a record says."""
+    """Decode a record into an item."""
     try:
         if record.key is None:
             raise DecodeError("the record has no key")

@@ -155,7 +155,7 @@ class AuditTests(SynchronousTestCase):
         self.publish("mixed", b"hello\n", event("producer", 5), event("consumer", 5, application="loader"))
         result = self.audit("mixed")
         self.assertEqual(result.status, 0)
-        self.assertIn("no monitoring event (1 of the records); the first: mixed-", result.err)
+        self.assertIn("ignored 1 records that are no monitoring events; the first: mixed-", result.err)
         self.assertIn("complete", result.out)
 
     def test_a_window_of_no_year(self) -> None:
