@@ -1,6 +1,4 @@
-"""
-Nothing is sent that is not in the page cache: a cold chunk is read first, by whoever keeps the file.
-"""
+"""Makes a connection wait while cold data of its replies is read into the page cache."""
 
 from __future__ import annotations
 
@@ -16,9 +14,9 @@ from logbus.records.slices import FileSlice
 
 class Gate:
     """
-    Says how much of the slice at the head of a connection's queue may be sent now.
+    Tells how much of the first slice in a connection's send queue is cached, and may be sent now.
 
-    :param loaded: called when what could not be sent can be, or never will: ask again.
+    :param loaded: called when a wait is over, successful or not: ask again.
     """
 
     __slots__ = ("_error", "_loaded", "_loading", "_metrics", "_until")
@@ -26,7 +24,7 @@ class Gate:
     def __init__(self, loaded: Callable[[], None], metrics: NetMetrics) -> None:
         self._loaded = loaded
         self._metrics = metrics
-        # Up to this position of its file the slice may be sent.
+        # The slice may be sent up to this position of its file.
         self._until = -1
         self._loading: Deferred[None] | None = None
         self._error: Exception | None = None
@@ -38,7 +36,7 @@ class Gate:
 
     def allowed(self, part: FileSlice, most: int) -> int:
         """
-        How many of the first ``most`` bytes of ``part``, which is the head of the queue, may be sent; 0: wait.
+        How many of the first ``most`` bytes of ``part``, the first one in the queue, may be sent; 0: wait.
 
         :raises StorageError: they cannot be read.
         """
@@ -49,7 +47,7 @@ class Gate:
         position = part.position
         if position < self._until:
             return min(most, self._until - position)
-        # Other files than those of a log directory are sent as they are.
+        # Files outside of log directories are sent without a check.
         read_ahead: Callable[[int, int], Deferred[None] | None] | None = getattr(part.file, "read_ahead", None)
         loading = read_ahead(position, most) if read_ahead is not None else None
         self._until = position + most
@@ -61,11 +59,11 @@ class Gate:
         return self.allowed(part, most)
 
     def next_part(self) -> None:
-        """Something else is at the head of the queue now."""
+        """The first part in the queue is another one now."""
         self._until = -1
 
     def clear(self) -> None:
-        """The connection is gone: wait for nothing."""
+        """The connection is closed: stop waiting."""
         loading, self._loading = self._loading, None
         self._until, self._error = -1, None
         if loading is not None:

@@ -1,14 +1,14 @@
 """
-Memory for requests, shared by all connections of a broker (Kafka's ``queued.max.request.bytes``).
+Limits the memory of requests over all connections of a broker (``queued.max.request.bytes``; Kafka: MemoryPool).
 
-Memory is reserved as the bytes of a frame arrive, so what a peer announces costs nothing. A connection may hold as much
+Memory is reserved as the bytes of a frame arrive, so an announced length costs nothing. A connection may hold as much
 as is still free after it: the dynamic thresholds of shared-memory switches (Choudhury and Hahne, 1998). An address may
-hold three times as much, and its connections share that in the same way. The share of each shrinks as memory fills up,
-so a small frame always finds room beside large ones, however many there are, from the same address as well.
+hold three times as much, and its connections share that in the same way. All shares shrink as memory fills up, so a
+small frame always finds room beside large ones, however many there are, also from the same address.
 
-Connections above their share wait, those whose frames lack the least first. Some of them are given what their frames
-lack from beyond the total, where nobody else misses it: half frames cannot hold each other up. While somebody waits,
-connections whose frames hardly move are closed.
+Connections above their share wait; those whose frames lack the least are served first. Some of them get the missing
+bytes beyond the total, so that incomplete frames cannot block each other. While a connection waits, connections whose
+frames make hardly any progress are closed.
 """
 
 from __future__ import annotations
@@ -24,21 +24,23 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from logbus.net.metrics import NetMetrics
 
 HOST_SHARE = 3
-"""An address may hold so many times what is free: of all memory, three quarters at most."""
+"""An address may hold this many times the free bytes: at most three quarters of all memory."""
 
 SLOWEST = 16 * 1024
-"""Bytes a second that a frame must bring while others wait for memory."""
+"""Bytes a second that a frame must receive while others wait for memory."""
 
 SLOWEST_BEYOND = 64 * 1024
-"""The same for a frame that is given memory from beyond the total."""
+"""The same for a frame with memory beyond the total."""
 
 PATIENCE = 3
-"""Seconds that a frame may be slower than that."""
+"""Seconds for which a frame may be slower than that."""
 
 BEYOND_SHARE = 16
 """
-Frames that lack little may together have a sixteenth of the total beyond it (16 MB by default). Besides them one frame
-may lack any number of bytes.
+Frames that lack little may together exceed the total by a sixteenth (16 MB by default). In addition one frame may lack
+any number of bytes. %# Waiting connections looked at for one that fits, if the first in line are above the share of
+their address. %%# Waiting connections examined for one that fits, if the first in line are above the share of their
+address.
 """
 
 # Waiting connections looked at for one that fits, if the first in line are above the share of their address.
@@ -50,16 +52,16 @@ class Holder(Protocol):
 
     @property
     def host(self) -> str:
-        """The peer's address; empty where there is none (UNIX sockets), which no share is counted for."""
+        """The peer's address; empty without one (UNIX sockets): no share by address then."""
 
     def memory_granted(self, size: int) -> None:
-        """The ``size`` bytes that were waited for are reserved now."""
+        """Called when ``size`` bytes that the connection waited for are reserved."""
 
     def give_back_memory(self) -> None:
-        """Release what is held without need."""
+        """Release unneeded memory."""
 
     def progress(self) -> tuple[int, int] | None:
-        """Frames received, and bytes of the unfinished one; None if it is not the peer that is waited for."""
+        """Frames received, and bytes of the unfinished one; None if the peer is not expected to send."""
 
     def evict(self, why: str) -> None:
         """Close the connection, and forget the reservation."""
@@ -76,7 +78,7 @@ class _Waiter:
 
 @define(eq=False)
 class _Beyond:
-    """What a frame was promised beyond its connection's share, and how much it has."""
+    """The bytes that a frame may take beyond its connection's share, and those it has taken."""
 
     promised: int
     used: int = 0
@@ -85,13 +87,13 @@ class _Beyond:
 @define(eq=False)
 class RequestBudget:
     """
-    Bytes that all frames being received may take together.
+    Limits the bytes of all frames being received.
 
-    The total is exceeded by a sixteenth and one frame at most, and by what transports with memory of their own had
-    received already.
+    The total is exceeded at most by a sixteenth and one frame, and by bytes that transports with memory of their own
+    had received already.
 
     :ivar total: bytes (``queued.max.request.bytes``).
-    :ivar clock: measures how quickly frames arrive while somebody waits; without it nobody is closed.
+    :ivar clock: measures the progress of frames while a connection waits; without it no connection is closed.
     """
 
     total: int
@@ -100,11 +102,11 @@ class RequestBudget:
     _used: int = field(default=0, init=False)
     _held: dict[Holder, int] = field(factory=dict, init=False)
     _by_host: Counter[str] = field(factory=Counter, init=False)
-    # Ordered by what each one's frame lacks, then by when it came.
+    # Ordered by the bytes that the frame lacks, then by arrival.
     _line: list[tuple[int, int, _Waiter]] = field(factory=list, init=False)
     _entries: dict[Holder, tuple[int, int, _Waiter]] = field(factory=dict, init=False)
     _numbers: count[int] = field(factory=count, init=False)
-    # Those that may go beyond their share.
+    # Connections that may exceed their share.
     _beyond: dict[Holder, _Beyond] = field(factory=dict, init=False)
     _used_beyond: int = field(default=0, init=False)
     _promised: int = field(default=0, init=False)
@@ -120,14 +122,14 @@ class RequestBudget:
 
     @property
     def short(self) -> bool:
-        """Whether someone waits; then nobody keeps more than it needs."""
+        """Whether a connection waits; then others keep no unneeded memory."""
         return bool(self._line)
 
     def reserve(self, holder: Holder, size: int, missing: int) -> None:
         """
-        Reserve ``size`` more bytes; ``holder`` hears of it by ``memory_granted``, at once if they are free.
+        Reserve ``size`` more bytes; calls ``holder.memory_granted``, at once if they are free.
 
-        :param size: 0: wait until what is held already is within the connection's share.
+        :param size: 0: wait until the memory already held is within the connection's share.
         :param missing: bytes of memory that the frame lacks to be complete, ``size`` included.
         """
         if self._fits(holder, size):
@@ -146,7 +148,7 @@ class RequestBudget:
         self._entries[waiter.holder] = entry
         if not was_short:
             self._look_later()
-            # What connections keep for their next frame may be enough. From now on none keeps any.
+            # Memory that connections keep for their next frame may be enough. From now on none keeps any.
             for other in list(self._held):
                 other.give_back_memory()
         self._grant()
@@ -159,14 +161,14 @@ class RequestBudget:
         return True
 
     def charge(self, holder: Holder, size: int) -> None:
-        """Count ``size`` bytes that were received already, by a transport that has memory of its own."""
+        """Count ``size`` bytes that a transport with memory of its own has received already."""
         self._put(holder, size)
 
     def release(self, holder: Holder, size: int | None = None) -> None:
         """
-        Take back ``size`` bytes of what ``holder`` reserved, or all, and serve those who wait.
+        Release ``size`` bytes that ``holder`` reserved, or all, and serve waiting connections.
 
-        :param size: 0: nothing but the privilege to go beyond its share, which ends with a frame.
+        :param size: 0: only end the privilege to exceed its share, which lasts for one frame.
         """
         held = self._held.get(holder, 0)
         size = held if size is None else min(size, held)
@@ -181,7 +183,7 @@ class RequestBudget:
         self._grant()
 
     def forget(self, holder: Holder) -> None:
-        """A connection is gone: what it held is free and what it waited for is not wanted any more."""
+        """Forget a closed connection: release its memory, and take it out of the queue."""
         self._leave_line(holder)
         self._end_privilege(holder)
         self.release(holder)
@@ -209,7 +211,7 @@ class RequestBudget:
         self._count_for_host(holder, -size)
 
     def _begin_privilege(self, waiter: _Waiter) -> bool:
-        """Let a frame have what it lacks beyond the total, if there is room for it."""
+        """Let a frame exceed the total by the bytes that it lacks, if there is room for that."""
         if self._promised + waiter.missing <= self.total // BEYOND_SHARE:
             self._promised += waiter.missing
             self._beyond[waiter.holder] = _Beyond(waiter.missing)
@@ -247,7 +249,7 @@ class RequestBudget:
             self._line.remove(entry)
 
     def _grant(self) -> None:
-        # A grant may make its holder release something, which comes back here; the outer loop sees to it.
+        # A grant may make its holder release memory, which calls this again; the outer loop handles that.
         if self._granting:
             return
         self._granting = True
@@ -267,11 +269,11 @@ class RequestBudget:
         self._look_no_more()
 
     def _next(self) -> _Waiter | None:
-        """The first in line whose share allows what it asks for."""
+        """The first waiting connection whose share allows its request."""
         waiters = (waiter for _, _, waiter in self._line[:_LOOKED_AT])
         return next((waiter for waiter in waiters if self._fits(waiter.holder, waiter.size)), None)
 
-    # Who is too slow, while others wait.
+    # Closing slow connections while others wait.
 
     def _look_later(self) -> None:
         if self.clock is not None and self._timer is None:

@@ -1,5 +1,5 @@
 """
-One connection to a broker, from the asking side.
+A client's connection to one broker.
 
 .. code-block:: python
 
@@ -7,7 +7,7 @@ One connection to a broker, from the asking side.
     response = await channel.request(MetadataRequest(topics=None))
     await channel.close()
 
-A channel does not reconnect: whoever uses it knows better whether what was lost may be asked again.
+A channel does not reconnect: its user knows better whether lost requests may be repeated.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ from logbus.wire.versions import VersionRange
 _API_VERSIONS = 18
 _KEEP = 1 << 20
 _KEEP_LENT = 1 << 24
-"""Bytes of memory to keep from one answer to the next."""
+"""Bytes of memory kept between responses."""
 
 _AT_ONCE = 1 << 20
-"""Of a large answer we are woken for so many bytes, not for each segment of it: for what is received at once."""
+"""Low-water mark for receiving a large response: the process wakes for this many bytes, not for each segment."""
 
 
 class Disconnected(LogbusError):
-    """The connection ended before the answer came; whether the request was served is not known."""
+    """The connection was lost before the response came; whether the request was served is unknown."""
 
 
 class RequestTimedOut(Disconnected):
     """
-    No answer in time. Answers come in the order of the requests, so the ones after it cannot be had either: the
+    No response in time. Responses come in the order of the requests, so later ones cannot be received either: the
     connection is closed.
     """
 
 
 @define(eq=False)
 class _Waiting:
-    """A request without an answer."""
+    """A request without a response."""
 
     name: str
     answer: Deferred[Any]
@@ -68,9 +68,9 @@ class Channel(Protocol):
     """
     A connection to one broker. :func:`connect` makes it.
 
-    :ivar versions: what the broker serves, by API key; empty until it was asked.
-    :ivar features: the levels of features that the cluster runs at (KIP-584), by name; empty until it was asked, and
-        where nothing is said.
+    :ivar versions: what the broker serves, by API key; empty until negotiated.
+    :ivar features: the cluster's finalized feature levels (KIP-584), by name; empty until negotiated, and for brokers
+        that do not report them.
     """
 
     _log = Logger()
@@ -106,19 +106,19 @@ class Channel(Protocol):
 
     @property
     def ended_by(self) -> LogbusError | None:
-        """Why no requests can be sent any more; None while they can."""
+        """The reason why no more requests can be sent; None while they can."""
         return self._end
 
     @property
     def peer(self) -> str:
-        """Where the broker is, for people."""
+        """The broker's address, for messages."""
         address: Any = self.transport.getPeer() if self.transport is not None else None
         host = getattr(address, "host", None)
         return str(address) if host is None else f"{host}:{address.port}"
 
     def version(self, api_key: int) -> int:
         """
-        The highest version of an API that both sides speak.
+        The highest version of an API that both sides support.
 
         :raises ApiError: UNSUPPORTED_VERSION: there is none.
         """
@@ -136,16 +136,16 @@ class Channel(Protocol):
         """
         Send a request.
 
-        Cancelling the Deferred drops the answer; the request itself is on its way.
+        Cancelling the Deferred drops the response; the request itself is on its way.
 
-        :param version: default: the highest both sides speak.
-        :param timeout: seconds to wait for the answer; default: the channel's. A request that waits at the broker
-            (a long poll, a join) needs that time besides.
-        :returns: fires with the response, whatever error codes are in it. Records in it are the caller's.
+        :param version: default: the highest that both sides support.
+        :param timeout: seconds to wait for the response; default: the channel's. A request that waits at the broker (a
+            long poll, a join) needs that time in addition.
+        :returns: fires with the response, whatever error codes are in it. Records in it belong to the caller.
         :raises ApiError: (in the Deferred, as all of these) UNSUPPORTED_VERSION: there is no common version.
-        :raises EncodeError: that version cannot say what ``message`` holds.
-        :raises Disconnected: the connection ended first.
-        :raises RequestTimedOut: the answer did not come in time.
+        :raises EncodeError: that version cannot express a value in ``message``.
+        :raises Disconnected: the connection was lost first.
+        :raises RequestTimedOut: the response did not come in time.
         """
         answer: Deferred[Any] = Deferred()
         try:
@@ -160,13 +160,13 @@ class Channel(Protocol):
         is_first = not self._waiting and self._all_answered
         self._waiting[correlation_id] = _Waiting(name, answer, timer)
         data = joined(parts)
-        # What was asked before is answered, so it left: nothing is before this in the transport's buffer.
+        # All earlier requests are answered, so nothing is left in the transport's buffer.
         self._write(self._send_now(data) if is_first else data)
         return answer
 
     def send(self, message: Any, version: int | None = None) -> None:
         """
-        Send a request that is not answered: a Produce with acks=0.
+        Send a request without a response: a Produce with acks=0.
 
         :raises Disconnected: and the other errors of :meth:`request`.
         """
@@ -175,9 +175,9 @@ class Channel(Protocol):
 
     def close(self) -> Deferred[None]:
         """
-        Hang up; requests without an answer fail.
+        Close the connection; requests without a response fail.
 
-        :returns: fires when the connection is gone.
+        :returns: fires when the connection is closed.
         """
         if self._end is None:
             self._fail(Disconnected(f"the connection to {self.peer} was closed here"))
@@ -186,7 +186,7 @@ class Channel(Protocol):
         return self.when_lost()
 
     def when_lost(self) -> Deferred[None]:
-        """Fires when the connection is gone, for whatever reason."""
+        """Fires when the connection is closed, for whatever reason."""
         if self._lost:
             return succeed(None)
         lost: Deferred[None] = Deferred()
@@ -195,15 +195,15 @@ class Channel(Protocol):
 
     async def negotiate(self) -> None:
         """
-        Ask the broker what it serves (KIP-35, KIP-511), at first in our highest version, then in one it knows.
+        Ask the broker for its API versions (KIP-35, KIP-511), at first in our highest version, then in one it supports.
 
-        :raises ApiError: the broker refused to say.
-        :raises Disconnected: the broker hung up; brokers before 0.10 do.
+        :raises ApiError: the broker answered with an error.
+        :raises Disconnected: the broker closed the connection, as brokers before 0.10 do.
         """
         version = api(_API_VERSIONS).versions.max
         response = await self._ask_versions(version)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            # Newer brokers say which versions of this they know; to older ones everybody can talk at version 0.
+            # Newer brokers name the versions of ApiVersions that they support; older ones support version 0.
             known = next((each.max_version for each in response.api_keys if each.api_key == _API_VERSIONS), 0)
             response = await self._ask_versions(max(0, min(known, version)))
         if response.error_code:
@@ -212,10 +212,10 @@ class Channel(Protocol):
         self.versions = {each.api_key: VersionRange(each.min_version, each.max_version) for each in response.api_keys}
         self.features = {each.name: each.max_version_level for each in response.finalized_features}
 
-    # What Twisted calls.
+    # Called by Twisted.
 
     def connectionMade(self) -> None:
-        """Let small requests leave at once, and find out about peers that vanish."""
+        """Disable Nagle's algorithm, and enable the detection of dead peers."""
         transport: Any = self.transport
         if ITCPTransport.providedBy(transport):
             transport.setTcpNoDelay(True)
@@ -223,11 +223,11 @@ class Channel(Protocol):
         if isinstance(transport, tcp.Client):
             self._socket = transport.socket
             if self._lends:
-                # What the transport would do, without memory of its own in between.
+                # As the transport would, but without a copy.
                 transport.doRead = self._receive  # type: ignore[method-assign]
 
     def dataReceived(self, data: bytes) -> None:
-        """Take in answers."""
+        """Process received bytes."""
         self._frames.append(data)
         self._received()
 
@@ -257,7 +257,7 @@ class Channel(Protocol):
             while (frame := frames.next_frame()) is not None:
                 if self._end is not None:
                     return
-                # The answer is the caller's to keep, and the buffer's memory is not.
+                # The caller keeps the response, but not the buffer's memory.
                 correlation_id, response = self._wire.receive(frame if self._lends else bytes(frame))
                 waiting = self._waiting.pop(correlation_id)
                 waiting.timer.cancel()
@@ -271,14 +271,14 @@ class Channel(Protocol):
             self._break(Disconnected(f"the connection to {self.peer} was closed here: {e}"))
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Fail what is not answered."""
+        """Fail requests without a response."""
         self._lost = True
         self._fail(Disconnected(f"the connection to {self.peer} was lost: {reason.getErrorMessage()}"))
         watchers, self._watchers = self._watchers, []
         for watcher in watchers:
             watcher.callback(None)
 
-    # How it works.
+    # Internals.
 
     async def _ask_versions(self, version: int) -> ApiVersionsResponse:
         request = ApiVersionsRequest()
@@ -295,13 +295,13 @@ class Channel(Protocol):
         return self._wire.request(message, version, expects_response=expects_response)
 
     def _send_now(self, data: bytes) -> bytes:
-        """Send without a detour by the reactor, which takes three system calls more; gives what is left to send."""
+        """Send without going through the reactor, which takes three system calls more; returns the unsent rest."""
         if self._socket is None:
             return data
         try:
             return data[self._socket.send(data) :]
         except OSError:
-            # It takes nothing now, or never again: the transport finds out which.
+            # The socket takes nothing now, or is closed: the transport finds out which.
             return data
 
     def _write(self, data: bytes) -> None:
@@ -318,7 +318,7 @@ class Channel(Protocol):
         transport.abortConnection()
 
     def _fail(self, error: LogbusError) -> None:
-        """No request can be answered any more, nor sent."""
+        """Fail all requests: none can be answered or sent any more."""
         if self._end is None:
             self._end = error
         waiting, self._waiting = self._waiting, {}
@@ -338,17 +338,16 @@ def connect(
     begin: Callable[[Channel], Awaitable[object]] = Channel.negotiate,
 ) -> Deferred[Channel]:
     """
-    Connect to a broker and find out which versions it serves.
+    Connect to a broker and negotiate API versions.
 
     :param timers: keeps the deadlines; may be shared by any number of channels.
-    :param client_id: what we call ourselves.
-    :param timeout: seconds until connected and negotiated, and afterwards for each answer.
+    :param client_id: sent with each request.
+    :param timeout: seconds until connected and negotiated, and afterwards for each response.
     :param response_max_bytes: the longest response accepted.
-    :param lends: records in an answer are only lent: they are views of the channel's memory, to be used before the
-        callback of the answer returns. Large answers cost less that way.
-    :param begin: what comes first on the connection; it sets :attr:`Channel.versions`.
-    :returns: fires with the channel, or fails as the endpoint or ``begin`` does. Cancelling it hangs
-        up.
+    :param lends: records in a response are only lent: they are views of the channel's memory, valid until the
+        response's callback returns. That makes large responses cheaper.
+    :param begin: the first exchange on the connection; it sets :attr:`Channel.versions`.
+    :returns: fires with the channel, or fails as the endpoint or ``begin`` does. Cancelling it closes the connection.
     """
 
     def build() -> Channel:
@@ -362,7 +361,7 @@ def connect(
         try:
             await begin(channel)
         except Exception:
-            # And not when the garbage collector ends who waits: it may have ended those that closing wakes, too.
+            # Not when the garbage collector closes the coroutine: it may have closed those that this wakes, too.
             channel.close()
             raise
         return channel

@@ -1,4 +1,4 @@
-"""Who sent a request."""
+"""The peer that sent a request."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ ANONYMOUS = "User:ANONYMOUS"
 @define
 class RequestContext:
     """
-    The peer of a connection, as it travels with each of its requests.
+    The peer of a connection, passed with each of its requests.
 
-    One object serves a whole connection. When a request names another client id than the one before, the connection
-    goes on with a copy, so what an unfinished request holds never changes its client id under it.
+    One object serves a whole connection. When a request has another client id than the one before, the connection
+    continues with a copy, so that the client id of an unfinished request never changes.
 
     :ivar connection_id: unique in this process.
     :ivar listener: the name of the listener that was connected to.
     :ivar host: the peer's address; empty on a UNIX socket.
     :ivar port: the peer's port; 0 on a UNIX socket.
-    :ivar principal: ``User:name``; what authentication found out sets it.
-    :ivar client_id: as the client calls itself; None if it does not.
+    :ivar principal: ``User:name``; set by authentication.
+    :ivar client_id: sent by the client; may be None.
     :ivar software_name: the client library, from ApiVersions 3 and later (KIP-511); the handler sets it.
     :ivar software_version: its version.
-    :ivar broker: the id of the broker at the other end, once it has proved that it is one; None: a client.
+    :ivar broker: the id of the broker at the other end, once it has proved its identity; None: a client.
     :ivar scheduler: gives time slices to requests of many elements; None: they are served at once.
     """
 

@@ -1,4 +1,4 @@
-"""What carries a server connection's frames: our own TCP transport, or any Twisted transport behind an adapter."""
+"""The interface between a server connection and its transport: our own TCP transport, or an adapter of another one."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from logbus.records.slices import Part
 
 class ICarrier(Interface):
     """
-    The way out, and the tap of the way in.
+    Sends a connection's replies, and controls its reading.
 
-    The carrier fills the protocol's ``frames`` and calls its ``frames_ready``; when less is unsent than before, it
-    calls ``sent``.
+    It fills the protocol's ``frames`` and calls its ``frames_ready``; when fewer bytes are unsent than before, it calls
+    ``sent``.
     """
 
     unsent: int = Attribute("Bytes of replies accepted and not yet handed to the kernel or the transport below.")
 
     def send(parts: list[Part]) -> None:
-        """Send these after everything before them; what cannot be sent now is kept. Takes over the list."""
+        """Send these after everything before them; unsent parts are queued. Takes over the list."""
 
     def set_send_buffer(size: int) -> None:
-        """Have about so many bytes under way to the peer at a time, where that can be said."""
+        """Limit the bytes on their way to the peer to about so many, if possible."""
 
     def pause_reading() -> None:
-        """Receive nothing until :meth:`resume_reading`."""
+        """Stop receiving until :meth:`resume_reading`."""
 
     def resume_reading() -> None:
         """Receive again."""
@@ -38,7 +38,7 @@ class ICarrier(Interface):
 
 class IFrameFactory(Interface):
     """
-    A protocol factory whose protocols have their frames filled by the transport.
+    A protocol factory whose protocols have their frame buffers filled by the transport.
 
     Its ports use :class:`logbus.net.transport.ServerTransport`; the protocols have ``frames`` (a
     :class:`logbus.wire.framing.FrameBuffer`), ``frames_ready()``, ``widen()`` and ``sent()``.

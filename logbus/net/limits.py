@@ -1,4 +1,4 @@
-"""What a peer may do, and the ledger of who is connected."""
+"""Limits of connections, and the counts that they are checked against (Kafka: ConnectionQuotas)."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class ConnectionLimits:
     Limits of one listener's connections.
 
     :ivar request_max_bytes: the longest frame accepted (``socket.request.max.bytes``).
-    :ivar max_pending: requests of one connection whose answers are not ready (``queued.max.requests``); reading stops
-        there.
-    :ivar max_unsent: bytes of replies a peer has not taken yet; no request of it is served beyond that.
-    :ivar max_unsent_in_all: bytes of replies that no peer has taken yet; near that, each is allowed fewer.
-    :ivar max_connections: connections at a time (``max.connections``).
-    :ivar max_connections_per_ip: and per address (``max.connections.per.ip``).
+    :ivar max_pending: requests of one connection without a response (``queued.max.requests``); reading stops there.
+    :ivar max_unsent: bytes of replies that a peer has not taken yet; beyond that none of its requests is served.
+    :ivar max_unsent_in_all: the same over all peers; near that, each is allowed fewer.
+    :ivar max_connections: open connections (``max.connections``).
+    :ivar max_connections_per_ip: per address (``max.connections.per.ip``).
     :ivar per_ip_overrides: other limits for some addresses (``max.connections.per.ip.overrides``).
-    :ivar idle_seconds: after which a silent connection is closed (``connections.max.idle.ms``).
-    :ivar frame_seconds: in which a frame that was begun must be complete; time in which we do not read is not counted.
-    :ivar frame_rate: bytes a second that a frame must bring after that.
-    :ivar send_buffer: bytes the kernel holds on their way to a peer (``socket.send.buffer.bytes``); −1 lets it decide.
-    :ivar turn_requests: requests served for one connection before others have their turn.
-    :ivar turn_bytes: bytes of requests served likewise.
+    :ivar idle_seconds: after which an idle connection is closed (``connections.max.idle.ms``).
+    :ivar frame_seconds: in which a frame must be complete once it has begun; time in which reading is paused is not
+        counted.
+    :ivar frame_rate: bytes a second that a frame must receive after that.
+    :ivar send_buffer: bytes that the kernel buffers for a peer (``socket.send.buffer.bytes``); −1: its default.
+    :ivar turn_requests: requests served for one connection before others get their turn.
+    :ivar turn_bytes: bytes of requests, likewise.
     """
 
     request_max_bytes: int = 100 * 1024 * 1024
@@ -48,12 +48,12 @@ class ConnectionLimits:
 @define
 class UnsentReplies:
     """
-    Bytes of replies that peers have not taken yet, of all connections.
+    Bytes of replies that peers have not taken yet, over all connections.
 
-    A connection may have as many as are left, up to its own limit: when many peers do not read, each is served less
-    ahead of what it takes. One reply at a time is always made.
+    A connection may have as many as are left, up to its own limit: the more peers do not read, the less is served ahead
+    of each. One reply at a time is always allowed.
 
-    :ivar most: bytes for all together.
+    :ivar most: bytes over all connections.
     :ivar least: bytes that each may have in any case.
     """
 
@@ -62,7 +62,7 @@ class UnsentReplies:
     total: int = field(default=0, init=False)
 
     def allowed(self, most: int) -> int:
-        """Bytes that a connection may have, whose own limit is ``most``."""
+        """Bytes allowed for a connection whose own limit is ``most``."""
         return min(most, max(self.least, self.most - self.total))
 
 
@@ -72,9 +72,9 @@ class ConnectionLedger:
     Counts connections by listener and by address (Kafka: ConnectionQuotas). Connections without an address (UNIX
     sockets) have no limit per address.
 
-    :ivar limits: of all listeners together; may be replaced while connections are open.
-    :ivar by_listener: the most connections of some listeners (``listener.name.<name>.max.connections``); likewise.
-    :ivar most_by_descriptors: connections that the process has descriptors for, besides its files.
+    :ivar limits: over all listeners; may be replaced while connections are open.
+    :ivar by_listener: limits of some listeners (``listener.name.<name>.max.connections``); may be replaced, too.
+    :ivar most_by_descriptors: connections that the process has file descriptors for.
     """
 
     limits: ConnectionLimits
@@ -87,11 +87,11 @@ class ConnectionLedger:
 
     @property
     def total(self) -> int:
-        """Connections open."""
+        """Open connections."""
         return self._total
 
     def problem(self, host: str, listener: str = "") -> str | None:
-        """Say why one more connection from ``host`` is not admitted, or None if it is."""
+        """The reason to refuse a further connection from ``host``; None to admit it."""
         limits = self.limits
         if self._total >= self.most_by_descriptors:
             return (
@@ -109,14 +109,14 @@ class ConnectionLedger:
         return None
 
     def enter(self, host: str, listener: str = "") -> int:
-        """A connection from ``host`` was opened; returns a number of its own for it."""
+        """Count a new connection from ``host``; returns a number of its own for it."""
         self._total += 1
         self._by_listener[listener] += 1
         self._by_host[host] += 1
         return next(self._ids)
 
     def leave(self, host: str, listener: str = "") -> None:
-        """A connection from ``host`` is gone."""
+        """Uncount a closed connection from ``host``."""
         self._total -= 1
         self._by_listener[listener] -= 1
         self._by_host[host] -= 1
@@ -127,7 +127,7 @@ class ConnectionLedger:
 @define
 class Complaints:
     """
-    At most one complaint a second about each address.
+    Limits warnings in the log to one a second for each address.
 
     :ivar seconds: a monotonic clock.
     """
@@ -140,8 +140,8 @@ class Complaints:
 
     def admit(self, host: str) -> int | None:
         """
-        :returns: None if nothing may be said about ``host`` now, else how many complaints were kept back since the
-            last.
+        :returns: None if no warning about ``host`` may be logged now, else the number of warnings suppressed since the
+            last one.
         """
         now = self.seconds()
         last = self._last.get(host)
@@ -154,7 +154,7 @@ class Complaints:
         return self._suppressed.pop(host, 0)
 
     def _prune(self, now: float) -> None:
-        """Forget addresses that have been quiet; under a flood from more than ``most_hosts``, forget all."""
+        """Remove addresses without recent warnings; under a flood from more than ``most_hosts``, remove all."""
         self._last = {host: at for host, at in self._last.items() if now - at < self.interval}
         if len(self._last) >= self.most_hosts:
             self._last.clear()

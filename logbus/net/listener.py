@@ -1,4 +1,4 @@
-"""Our transport under Twisted's endpoint strings."""
+"""Makes Twisted's endpoint strings listen with our transport."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from logbus.net.transport import ServerPort
 
 class ListeningReactor:
     """
-    A reactor to give to ``serverFromString``: it is the given one, except that it listens with our transport.
+    A reactor for ``serverFromString`` that listens with our transport, and otherwise is the given one.
 
-    TCP ports of factories that provide :class:`logbus.net.icarrier.IFrameFactory` are :class:`ServerPort`; TLS is
-    given this reactor's clock instead of the global one's. Everything else goes to the reactor itself.
+    TCP ports of factories that provide :class:`logbus.net.icarrier.IFrameFactory` are :class:`ServerPort`; TLS uses
+    this reactor's clock instead of the global one's.
 
-    :param backlog: connections that the kernel holds ready, at least (``socket.listen.backlog.size``).
-    :param handshake_seconds: how long a TLS handshake may take (``ssl.handshake.timeout.ms``).
+    :param backlog: least length of the kernel's queue of new connections (``socket.listen.backlog.size``).
+    :param handshake_seconds: deadline of a TLS handshake (``ssl.handshake.timeout.ms``).
     """
 
     def __init__(self, reactor: Any, backlog: int = 50, handshake_seconds: float = 10.0) -> None:

@@ -1,7 +1,4 @@
-"""
-Notices that the other end of a connection is not there any more, where nobody says so: its machine is gone, or the way
-to it.
-"""
+"""Detects dead peers by TCP keepalive and TCP_USER_TIMEOUT: a crashed machine, or a broken network path."""
 
 from __future__ import annotations
 
@@ -15,10 +12,10 @@ _PROBES = 3
 
 def end_when_silent(transport: Any, seconds: float) -> None:
     """
-    Have the system end a connection once the other's machine has acknowledged nothing for so long.
+    Let the kernel close a connection once the peer's machine has acknowledged nothing for so long.
 
-    An idle connection is probed.  A process that stands still is not noticed: its machine answers.  Where the system
-    cannot do it, and on connections that are not TCP's, nothing happens.
+    An idle connection is probed. A stopped process is not detected, since its machine answers. Does nothing where the
+    system does not support it, and on connections other than TCP.
 
     :param seconds: at least one.
     """

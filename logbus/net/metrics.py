@@ -1,4 +1,4 @@
-"""What the network layer counts: plain integers, read by whoever exposes metrics."""
+"""Counters of the network layer: plain integers, read when metrics are collected."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ class NetMetrics:
     Counters (they only grow) and gauges of all connections that share this object.
 
     :ivar connections_open: gauge.
-    :ivar connections_accepted: served since the start.
+    :ivar connections_accepted: since the start.
     :ivar connections_refused: closed at once because a limit on connections was reached.
     :ivar connections_expired: closed for being idle, or for not completing a frame in time.
     :ivar bytes_in: bytes received, of frames and their prefixes.
     :ivar bytes_out: bytes handed to the kernel (or, on TLS and UNIX sockets, to the transport below).
     :ivar requests: requests handed to the router.
-    :ivar requests_pending: gauge: requests whose answers are not ready, or wait for earlier ones.
+    :ivar requests_pending: gauge: requests whose responses are not ready, or wait for earlier ones.
     :ivar broken_frames: connections closed because framing, header or message could not be read.
-    :ivar failures: exceptions out of the router or of an answer's encoding: bugs.
+    :ivar failures: exceptions from the router or from encoding a response: bugs.
     :ivar throttled_reads: how often reading from a connection was stopped because replies were unsent, too many
         requests were pending or memory for requests was short.
     :ivar cold_reads: how often sending waited for data that was not in the page cache.

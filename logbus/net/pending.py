@@ -1,4 +1,4 @@
-"""Answers that are not ready, or that wait for one before them: they leave in the order of their requests."""
+"""Keeps responses in the order of their requests."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from logbus.wire.repeats import Run
 
 class Pending:
     """
-    The place of one answer, or of those to a run of requests, which leave together.
+    The place of one response in the order, or of the joint response to several Produce requests.
 
-    :ivar deferred: what gives it; None if it was ready from the first.
-    :ivar parts: the answer, once it is ready; empty if nothing is to be sent.
-    :ivar count: of requests.
+    :ivar deferred: gives the response; None if it was ready at once.
+    :ivar parts: the response, once it is ready; empty if nothing is to be sent.
+    :ivar count: number of requests.
     """
 
     __slots__ = ("count", "deferred", "parts", "ready", "request", "size")
@@ -36,10 +36,10 @@ class Pending:
 
 class PendingAnswers:
     """
-    The answers of one connection that cannot leave yet.
+    The responses of one connection that cannot be sent yet.
 
-    :param most: how many requests may wait for theirs.
-    :param most_bytes: bytes of those that are ready and wait for others.
+    :param most: upper bound of requests without a response.
+    :param most_bytes: upper bound of bytes of ready responses that wait for earlier ones.
     """
 
     __slots__ = ("_count", "_metrics", "_most", "_most_bytes", "_queue", "_ready_bytes")
@@ -61,18 +61,18 @@ class PendingAnswers:
 
     @property
     def room(self) -> int:
-        """How many more requests may be begun; answers that are large may allow fewer."""
+        """How many more requests may be begun; large responses may allow fewer."""
         return self._most - self._count
 
     def add(self, pending: Pending) -> None:
-        """Keep a place for the answer to the newest request."""
+        """Append the place for the newest request's response."""
         self._queue.append(pending)
         self._ready_bytes += pending.size
         self._count += pending.count
         self._metrics.requests_pending += pending.count
 
     def settle(self, pending: Pending, parts: Parts) -> Iterator[Parts]:
-        """An answer is ready; gives those that may leave now, oldest first."""
+        """Set a response; yields those that can be sent now, oldest first."""
         pending.parts = parts
         pending.ready = True
         pending.size = total_length(parts)
@@ -86,7 +86,7 @@ class PendingAnswers:
             yield first.parts
 
     def clear(self) -> list[Pending]:
-        """Forget all; gives them back, oldest first."""
+        """Remove and return all, oldest first."""
         forgotten = list(self._queue)
         self._queue.clear()
         self._metrics.requests_pending -= self._count

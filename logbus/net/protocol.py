@@ -1,4 +1,6 @@
-"""The connections of one listener: admitted, counted, looked after, and closed in order."""
+"""
+The factory of one listener's connections: admits and counts them, checks them periodically, and closes them in order.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from logbus.wire.connection import ServerConnection
 from logbus.wire.repeats import Repeats
 
 ELEMENTS_AT_ONCE = 2000
-"""Array elements of a request that are decoded at once: a few milliseconds of work."""
+"""Array elements of a request that are decoded in one go: a few milliseconds of work."""
 
 __all__ = ["KafkaServerFactory", "KafkaServerProtocol", "Router"]
 
@@ -42,12 +44,12 @@ class KafkaServerFactory(Factory):
         beyond its return must not be in the request's records: their memory is used again.
     :ivar clock: the reactor, for later turns and the sweep.
     :ivar listener: its name, as in ``listeners``.
-    :ivar limits: what a peer may do.
-    :ivar metrics: counted here; share it among listeners for a broker's sums.
+    :ivar limits: of connections and peers.
+    :ivar metrics: counters; share them among listeners for the broker's totals.
     :ivar budget: memory for large frames; share it among all listeners.
-    :ivar ledger: who is connected; share it likewise.
-    :ivar runs: answers several Produce requests at once, where they only differ in their batches; without it the router
-        is asked for each.
+    :ivar ledger: counts connections; share it likewise.
+    :ivar runs: answers several Produce requests at once that differ only in their batches; without it the router
+        answers each.
     :ivar unsent: replies that peers have not taken; share it likewise.
     :ivar scheduler: gives time slices to requests of many elements; share it among all listeners.
     """
@@ -102,7 +104,7 @@ class KafkaServerFactory(Factory):
         self._sweep.clock = self.clock
 
     def buildProtocol(self, addr: Any) -> KafkaServerProtocol | Refusal:
-        """Admit a connection, or have it closed because there are too many."""
+        """Admit a connection, or close it because there are too many."""
         host = getattr(addr, "host", "")
         problem = self.ledger.problem(host, self.listener)
         if problem is not None:
@@ -120,24 +122,24 @@ class KafkaServerFactory(Factory):
         return KafkaServerProtocol(self, RequestContext(number, self.listener, host, port, scheduler=self.scheduler))
 
     def startFactory(self) -> None:
-        """A port listens now."""
+        """Called when a port listens: start the sweep."""
         self._listening = True
         if not self._sweep.running:
             self._sweep.start(self.sweep_seconds, now=False)
 
     def stopFactory(self) -> None:
-        """No port listens any more; the sweep goes on until the last connection is closed."""
+        """Called when no port listens any more; the sweep continues until the last connection is closed."""
         self._listening = False
         self._rest()
 
     def opened(self, connection: KafkaServerProtocol) -> None:
-        """Know a connection, from now until :meth:`closed`."""
+        """Add an open connection."""
         self._connections[connection] = None
         self.metrics.connections_accepted += 1
         self.metrics.connections_open += 1
 
     def closed(self, connection: KafkaServerProtocol) -> None:
-        """Forget a connection."""
+        """Remove a closed connection."""
         del self._connections[connection]
         self.metrics.connections_open -= 1
         self.ledger.leave(connection.context.host, self.listener)
@@ -151,7 +153,7 @@ class KafkaServerFactory(Factory):
         """
         Serve no further request, finish those begun, and close all connections. Stop listening first.
 
-        :param grace: seconds after which what is still open is closed in the middle.
+        :param grace: seconds after which remaining connections are aborted.
         :returns: fires when no connection is left.
         """
         if not self._connections:
@@ -174,7 +176,7 @@ class KafkaServerFactory(Factory):
             connection.abort()
 
     def _check_some(self) -> None:
-        """Look at a fifth of the connections, those not looked at for longest, so that a sweep never takes long."""
+        """Check a fifth of the connections, those not checked for longest, to keep each sweep short."""
         connections = self._connections
         now = self.clock.seconds()
         for connection in list(islice(connections, -(-len(connections) // self.sweep_rounds))):

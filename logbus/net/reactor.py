@@ -1,9 +1,12 @@
 """
-The epoll reactor, with a shorter way to connections that can go on.
+An epoll reactor that calls our connections more directly.
 
-Twisted calls each descriptor that is ready in a logging context of its own, so that what is said with ``log.msg``
-bears the connection's name. Our transport says nothing that way, nor do our clients, and the context costs more than a
-tenth of what a small request costs.
+Twisted calls each ready descriptor in a logging context of its own, so that ``log.msg`` messages show the connection's
+name. Our transport and clients do not use that, and the context costs more than a tenth of what a small request costs.
+%# Both at once, hang-ups and errors are seldom: Twisted knows what to do with them. %%# Both at once, hang-ups and
+errors are rare: Twisted handles them. %# The connections of clients, and ours to other brokers. What is derived from
+them is called as by any reactor. %%# The connections of clients, and ours to other brokers. Subclasses are called as by
+any reactor.
 """
 
 from __future__ import annotations
@@ -25,15 +28,15 @@ _STRAIGHT: frozenset[Any] = frozenset({ServerTransport, tcp.Client})
 
 
 class BrokerReactor(EPollReactor):
-    """An epoll reactor that calls :class:`~logbus.net.transport.ServerTransport` and TCP clients straight."""
+    """An epoll reactor that calls :class:`~logbus.net.transport.ServerTransport` and TCP clients directly."""
 
     _log = Logger()
 
     def doPoll(self, timeout: float | None) -> None:
-        """Wait for descriptors to be ready, and call them."""
+        """Wait for ready descriptors, and call them."""
         selectables: dict[int, Any] = self._selectables
         for fd, event in self._poller.poll(-1 if timeout is None else timeout, len(selectables)):
-            # One that is ready may have been closed by one before it.
+            # A ready descriptor may have been closed by one called before it.
             selectable: Any = selectables.get(fd)
             if selectable.__class__ in _STRAIGHT and event in _CALLS:
                 why: Exception | None

@@ -1,11 +1,11 @@
 """
-The two ways out for replies that are partly bytes and partly slices of files.
+Sends replies that consist of bytes and slices of files.
 
 :class:`Outbox` writes to a socket: bytes by ``send``, slices by ``sendfile`` straight from the page cache.
-:class:`StreamCarrier` is for transports that have no socket of ours to write to (TLS, UNIX sockets, memory): it reads
-slices piece by piece as the transport asks for more.
+:class:`StreamCarrier` is for transports without a socket to write to directly (TLS, UNIX sockets, memory): it reads
+    slices piece by piece as the transport asks for more.
 
-Neither waits for a disk: what of a slice is not in the page cache is read first; see :mod:`logbus.net.ahead`.
+Neither waits for a disk: parts of a slice that are not in the page cache are loaded first; see :mod:`logbus.net.ahead`.
 """
 
 from __future__ import annotations
@@ -28,27 +28,29 @@ from logbus.net.metrics import NetMetrics
 from logbus.records.slices import FileSlice, Part
 
 TURN = 1 << 20
-"""Bytes sent for one connection before others have their turn."""
+"""Bytes sent for one connection before others get their turn."""
 
 _JOIN = 1 << 16
 _COPY = 1 << 14
-"""To copy so many bytes of files costs less than a system call for each slice, and the one for what is before it."""
+"""
+Copying up to this many bytes of files costs less than a system call for each slice, and one for the bytes before it.
+"""
 _NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
-# The file, or its file system, cannot be sent from; reading it may still work.
+# The file system does not support sendfile; reading may still work.
 _CANNOT_SENDFILE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 class SliceTruncated(EOFError):
-    """A file ended before the slice of it that was promised to a peer did."""
+    """A file ended before the end of a slice that was announced to a peer."""
 
 
 class Outbox:
     """
-    What is to be sent on one non-blocking socket, in order.
+    The replies to be sent on one non-blocking socket, in order.
 
     :param loaded: called when :attr:`waits_for_disk` ends.
-    :ivar unsent: bytes in it.
+    :ivar unsent: bytes in the queue.
     """
 
     __slots__ = ("_gate", "_metrics", "_parts", "unsent")
@@ -61,18 +63,18 @@ class Outbox:
 
     @property
     def waits_for_disk(self) -> bool:
-        """Whether nothing can be sent before data was read."""
+        """Whether nothing can be sent until data is loaded from disk."""
         return self._gate.is_closed
 
     def push(self, parts: list[Part]) -> None:
-        """Add ``parts`` at the end; small neighbours become one, and so do small slices that can be read at once."""
+        """Add ``parts`` at the end; small neighbours are joined, and so are small slices that are cached."""
         small: list[bytes | bytearray | memoryview] = []
         copied = self.unsent
         for part in parts:
             size = len(part)
             self.unsent += size
             if isinstance(part, FileSlice):
-                # What waits for a slow peer stays in files.
+                # Slices that wait for a slow peer stay in files.
                 if copied + size <= _COPY and (data := read_now(part)) is not None:
                     copied += size
                     small.append(data)
@@ -89,20 +91,20 @@ class Outbox:
             self._parts.append(joined)
 
     def count(self, sent: int) -> None:
-        """Count bytes that went to the socket without passing through here."""
+        """Count bytes that went to the socket without being queued."""
         self._metrics.bytes_out += sent
 
     def clear(self) -> None:
-        """Drop everything, and with it the references to files."""
+        """Drop everything, including the references to files."""
         self._parts.clear()
         self._gate.clear()
         self.unsent = 0
 
     def flush(self, sock: socket.socket) -> None:
         """
-        Send until the socket takes no more, or at least a turn's worth is sent, or what follows must be read first.
+        Send until the socket takes no more, a turn's worth is sent, or data must be loaded first.
 
-        :raises SliceTruncated: a file is shorter than promised; the peer cannot be told.
+        :raises SliceTruncated: a file is shorter than announced; the peer cannot be notified.
         :raises StorageError: a file cannot be read; its directory is offline.
         :raises OSError: the connection is broken, or a file cannot be read.
         """
@@ -112,7 +114,7 @@ class Outbox:
             part = parts[0]
             size = len(part)
             if isinstance(part, FileSlice):
-                # Not min(size, left): the header before it must not split a slice of just a turn's worth in two.
+                # Not min(size, left): a slice of exactly a turn's worth must not be split because of its header.
                 asked = self._gate.allowed(part, min(size, TURN))
                 if not asked:
                     return
@@ -157,19 +159,19 @@ class Outbox:
 
 
 def read_now(part: FileSlice) -> bytearray | None:
-    """The bytes of a slice; None if they are not all in the page cache, or if that cannot be asked for."""
+    """The bytes of a slice; None if they are not all in the page cache, or that is unknown."""
     if _NOWAIT is None:
         return None
     data = bytearray(part.length)
     try:
         return data if os.preadv(part.file.fileno(), [data], part.position, _NOWAIT) == part.length else None
     except OSError:
-        # Whoever sends it finds out what is the matter.
+        # Sending it will report the error.
         return None
 
 
 class StreamProtocol(Protocol):
-    """The part of a protocol that :class:`StreamCarrier` talks to."""
+    """The methods of a protocol that :class:`StreamCarrier` calls."""
 
     def sent(self) -> None:
         """Less is unsent than before."""
@@ -180,7 +182,7 @@ class StreamCarrier:
     """
     Sends through any transport that is an ``IConsumer``, as its push producer.
 
-    A pull producer would serve as well, but TLS drives those with the global reactor's cooperator.
+    A pull producer would do as well, but TLS drives those with the global reactor's cooperator.
     """
 
     _log = Logger()
@@ -200,7 +202,7 @@ class StreamCarrier:
         transport.registerProducer(self, True)
 
     def send(self, parts: list[Part]) -> None:
-        """Send ``parts`` after everything before them; of a connection that was closed nothing is left to send on."""
+        """Send ``parts`` after everything before them; does nothing on a closed connection."""
         if self._closed:
             return
         for part in parts:
@@ -228,10 +230,10 @@ class StreamCarrier:
         self._paused = True
 
     def set_send_buffer(self, size: int) -> None:
-        """The transport below has a buffer of its own."""
+        """Ignored: the underlying transport has a buffer of its own."""
 
     def pause_reading(self) -> None:
-        """Receive nothing for now."""
+        """Stop receiving for now."""
         if self._reading and not self._closed:
             self._reading = False
             self._transport.pauseProducing()
@@ -279,18 +281,18 @@ class StreamCarrier:
             self._closed = True
             self._transport.unregisterProducer()
             if not self._reading:
-                # TLS ends when the peer has said so, too.
+                # TLS closes only when the peer has closed, too.
                 self._reading = True
                 self._transport.resumeProducing()
             self._transport.loseConnection()
 
     def _next_piece(self) -> bytes:
-        """What to send next; nothing if it must be read first."""
+        """The next bytes to send; nothing if they must be loaded first."""
         part = self._parts[0]
         if not isinstance(part, FileSlice):
             self._parts.popleft()
             if len(part) > 2 * _JOIN:
-                # The transport below keeps what it is given, and says only afterwards that it has enough.
+                # The transport keeps what it is given, and pauses its producer only afterwards.
                 rest = memoryview(part)
                 self._parts.appendleft(rest[2 * _JOIN :])
                 return bytes(rest[: 2 * _JOIN])

@@ -1,9 +1,10 @@
 """
-The server's side of a connection: frames to requests, requests to the router, answers out in the order of the requests.
+The server's side of a connection: decodes frames to requests, routes them, and sends responses in the order of the
+requests.
 
-Only a Produce that waits for its acks may overlap what follows it; any other request whose answer is not ready holds
-its successors back. They wait where they are, undecoded, in the receive buffer; when that is full, in the kernel; and
-then at the client. So nothing a peer sends can pile up here.
+Only a Produce that waits for its acks may overlap later requests; any other request without a response blocks those
+after it. They stay, undecoded, in the receive buffer; when that is full, in the kernel; and then at the client. So a
+peer cannot make requests pile up here.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ Router: TypeAlias = Callable[[RequestContext, Request], "Answer | Deferred[Answe
 
 RunRouter: TypeAlias = Callable[[RequestContext, Run], "bytes | Deferred[bytes] | None"]
 """
-Serves a run of Produce requests; gives their answers as they go out, or a Deferred of them. None: the first must be
-looked at by itself, and nothing was done yet.
+Serves several Produce requests together; returns their encoded responses, or a Deferred of them. None: nothing was
+done, and the first request must be served by itself.
 """
 
 PRODUCE = 0
 
-# Why a connection serves no further request at the moment; any number of these.
+# Reasons why a connection serves no further request at the moment; any number of these.
 _BLOCKED = 1  # an earlier request must be answered first
 _PENDING = 2  # too many answers are not ready
 _UNSENT = 4  # the peer does not take the answers it has
@@ -61,7 +62,7 @@ _MOST_AHEAD = 1 << 16
 
 
 class Listener(Shape):
-    """What the connections of one listener share; :class:`logbus.net.protocol.KafkaServerFactory` has it."""
+    """The state that the connections of one listener share: :class:`logbus.net.protocol.KafkaServerFactory`."""
 
     limits: ConnectionLimits
     metrics: NetMetrics
@@ -75,10 +76,10 @@ class Listener(Shape):
     unsent: UnsentReplies
 
     def opened(self, connection: KafkaServerProtocol) -> None:
-        """Know a connection, from now until :meth:`closed`."""
+        """Add an open connection."""
 
     def closed(self, connection: KafkaServerProtocol) -> None:
-        """Forget a connection."""
+        """Remove a closed connection."""
 
 
 @implementer(IHalfCloseableProtocol)
@@ -86,8 +87,8 @@ class KafkaServerProtocol(Protocol):
     """
     One client's connection. Made by :class:`logbus.net.protocol.KafkaServerFactory`.
 
-    :ivar context: who the peer is.
-    :ivar frames: what was received and not yet served; the transport fills it.
+    :ivar context: describes the peer.
+    :ivar frames: received bytes that are not served yet; the transport fills it.
     """
 
     _log = Logger()
@@ -102,14 +103,14 @@ class KafkaServerProtocol(Protocol):
         self._limits = limits
         self._wire = listener.wire
         self._router = listener.router
-        # Nobody, until there is a request that can be learned from.
+        # None until a Produce request was recognized as one that will be repeated.
         self._runs: RunRouter | None = None
         self._refrain: Refrain | None = None
         self._budget = listener.budget
         self._carrier: ICarrier
         self._out: Parts = []
         self._all_unsent = listener.unsent
-        # What of it is ours.
+        # This connection's part of it.
         self._unsent = 0
         self._pending = PendingAnswers(limits.max_pending, limits.max_unsent, listener.metrics)
         self._blocker: Pending | None = None
@@ -121,16 +122,16 @@ class KafkaServerProtocol(Protocol):
         self._grown = 0
         self._later: IDelayedCall | None = None
         self._leaving: IDelayedCall | None = None
-        # Where the periodic sweep found this connection, since when it is there, and for how many seconds it has
-        # been the peer's turn to complete the frame at the head.
+        # This connection's progress at the last sweep, the time since which it has been there, and for how many
+        # seconds the first frame has been waiting for the peer to complete it.
         self._mark = (0, 0, 0)
         self._still_since = self._checked = listener.clock.seconds()
         self._frame_age: float | None = None
 
-    # What Twisted calls.
+    # Called by Twisted.
 
     def connectionMade(self) -> None:
-        """Choose the way out."""
+        """Choose the transport for replies."""
         transport: Any = self.transport
         if ICarrier.providedBy(transport):
             self._carrier = transport
@@ -141,7 +142,7 @@ class KafkaServerProtocol(Protocol):
         self._listener.opened(self)
 
     def dataReceived(self, data: bytes) -> None:
-        """Take in what came through a transport that has memory of its own."""
+        """Append bytes from a transport with memory of its own."""
         self.metrics.bytes_in += len(data)
         if self._stops & _CLOSING:
             return
@@ -159,8 +160,8 @@ class KafkaServerProtocol(Protocol):
 
     def readConnectionLost(self) -> None:
         """
-        The peer sends no more. It may still listen (or be gone: that looks the same), so what it sent is served and
-        answered; but nothing is kept waiting for it.
+        The peer sends no more. It may still read (or be gone: that looks the same), so its requests are served and
+        answered; but none keeps waiting.
         """
         self._ended = True
         if self._blocker is not None:
@@ -170,10 +171,10 @@ class KafkaServerProtocol(Protocol):
             self._finish_if_ended()
 
     def writeConnectionLost(self) -> None:
-        """Never called: we do not close one half."""
+        """Never called: we never close only one direction."""
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Stop what only this peer was waiting for. A Produce whose records are in the log runs to its end."""
+        """Cancel requests that only this peer waits for. A Produce whose records are in the log runs to its end."""
         self._count_unsent(0)
         self._lost = True
         self._stops |= _CLOSING
@@ -191,28 +192,28 @@ class KafkaServerProtocol(Protocol):
         self._budget.forget(self)
         self._listener.closed(self)
 
-    # What the transport calls.
+    # Called by the transport.
 
     def frames_ready(self) -> None:
-        """Something was received: serve what is whole, unless there is a reason to wait."""
+        """Bytes were received: serve whole frames, unless there is a reason to wait."""
         if not self._stops:
             self._serve()
 
     def sent(self) -> None:
-        """Less is unsent than before: go on if that was what we waited for."""
+        """Fewer bytes are unsent than before: continue if that was the reason to wait."""
         unsent = self._carrier.unsent
         self._count_unsent(unsent)
         if self._stops & _UNSENT and unsent <= self._all_unsent.allowed(self._limits.max_unsent) // 2:
             self._go_on(_UNSENT)
 
     def widen(self) -> None:
-        """A read filled the buffer: make it larger, so that one read finds more of the small requests in flight."""
+        """A read filled the buffer: enlarge it, so that one read receives more of the small requests in flight."""
         if not self._stops:
             size = self.frames.capacity
             if self._budget.try_reserve(self, size):
                 self._grown += self.frames.grow(2 * size)
 
-    # What the budget calls.
+    # Called by the budget.
 
     @property
     def host(self) -> str:
@@ -220,7 +221,7 @@ class KafkaServerProtocol(Protocol):
         return self.context.host
 
     def memory_granted(self, size: int) -> None:
-        """The next frame may have more memory now."""
+        """More memory was reserved for the next frame."""
         self._grown += size
         self._stops &= ~_MEMORY
         try:
@@ -233,7 +234,7 @@ class KafkaServerProtocol(Protocol):
             self._carrier.resume_reading()
 
     def give_back_memory(self) -> None:
-        """Shrink the buffer to what is in it, as far as that is worth it."""
+        """Shrink the buffer to its content, if that is worth it."""
         if self._frame_in_use:
             return
         self.frames.shrink()
@@ -243,29 +244,29 @@ class KafkaServerProtocol(Protocol):
             self._budget.release(self, spare)
 
     def progress(self) -> tuple[int, int] | None:
-        """Frames received, and bytes of the unfinished one; None if it is not the peer that is waited for."""
+        """Frames received, and bytes of the unfinished one; None if the peer is not expected to send."""
         frames = self.frames
         if self._stops & ~_UNSENT or not frames.partial:
             return None
         return self.requests, frames.held
 
     def evict(self, why: str) -> None:
-        """Close the connection: others need the memory that its frame does not fill."""
+        """Close the connection: others need the memory of its incomplete frame."""
         self._expire(why)
 
-    # What the listener calls.
+    # Called by the listener.
 
     def check(self, now: float) -> None:
         """
-        Close the connection if the peer has been silent for too long, or has left a frame unfinished. Called now and
-        then; nothing on the way of a request looks at the clock.
+        Close the connection if the peer has been idle for too long, or has left a frame incomplete. Called
+        periodically, so that serving a request never reads the clock.
         """
         seconds, self._checked = now - self._checked, now
         mark = (self.requests, self._carrier.unsent, self.frames.held)
         if mark[0] != self._mark[0] or not self.frames.partial:
             self._frame_age = None
         elif not self._stops:
-            # While we do not read, an unfinished frame is not the peer's fault; but that makes it no younger.
+            # The time in which we do not read is not added to the frame's age; but it does not reset it either.
             self._frame_age = 0.0 if self._frame_age is None else self._frame_age + seconds
             if self._frame_age >= self._limits.frame_seconds + self.frames.held / self._limits.frame_rate:
                 self._expire(f"a frame was not complete after {self._frame_age:.0f} s")
@@ -274,7 +275,7 @@ class KafkaServerProtocol(Protocol):
             self._still_since = now
             return
         self.give_back_memory()
-        # One that was told to close and does not even take what is left has less time.
+        # A connection that is closing, and whose peer does not take the rest of its replies, has less time.
         patience = self._limits.frame_seconds if self._stops & _CLOSING else self._limits.idle_seconds
         if not self._pending and now - self._still_since >= patience:
             self._expire(f"nothing moved for {now - self._still_since:.0f} s")
@@ -292,7 +293,7 @@ class KafkaServerProtocol(Protocol):
         self._aborted = True
         self._carrier.abortConnection()
 
-    # How it works.
+    # Internals.
 
     def _serve(self) -> None:
         frames = self.frames
@@ -340,7 +341,7 @@ class KafkaServerProtocol(Protocol):
                 if request.api_key == PRODUCE and run is None and repeats.learn(request, frame):
                     self._runs = self._listener.runs
                 answer = router(context, request)
-                # Bytes are asked for first: Deferred is an abstract class, and to ask for those takes long.
+                # Bytes are checked first: isinstance() of Deferred, an abstract class, is slow.
                 if answer.__class__ is not bytes and isinstance(answer, Deferred):
                     self._wait(request, answer)
                 elif answer is None:
@@ -350,7 +351,7 @@ class KafkaServerProtocol(Protocol):
                 else:
                     parts = respond(request, answer)
                     self._out += parts
-                    # Small replies leave together, at the end; what is large, or in a file, need not wait for them.
+                    # Small replies are sent together at the end; large ones, and slices of files, at once.
                     collected += len(parts[0]) if len(parts) == 1 else _SEND_NOW
                     if collected >= _SEND_NOW:
                         self._flush()
@@ -378,11 +379,11 @@ class KafkaServerProtocol(Protocol):
 
     @property
     def _frame_in_use(self) -> bool:
-        """Whether the last frame is looked at still, though its request was handed to the router."""
+        """Whether the last frame is still being read, though its request was handed to the router."""
         return self._blocker is not None and self._blocker.request.held
 
     def _give_back_what_is_much(self) -> None:
-        """A frame is complete: what it took is needed no more, or needed by others."""
+        """Release much memory, or memory that others need, after a frame is complete."""
         if self._grown and (self._grown > _KEEP or self._budget.short) and not self._frame_in_use:
             self.give_back_memory()
             self._budget.release(self, 0)
@@ -395,14 +396,14 @@ class KafkaServerProtocol(Protocol):
 
     def _may_read(self) -> bool:
         """
-        Whether more may be received. Reading on while an answer is not ready is how the loss of a connection is
-        noticed; but what waits in our memory is bounded, whatever transport it came through.
+        Whether more may be received. Reading on while a response is not ready detects the loss of a connection; but the
+        bytes waiting in memory are bounded, whatever the transport.
         """
         stops = self._stops
         return not stops or (not stops & ~(_BLOCKED | _LATER) and self.frames.held <= _MOST_AHEAD)
 
     def _known_as(self, client_id: str | None) -> RequestContext:
-        """Who asks, under the name that the request bears."""
+        """The request context with the request's client id."""
         context = self.context
         if client_id != context.client_id:
             context = self.context = evolve(context, client_id=client_id)
@@ -423,8 +424,8 @@ class KafkaServerProtocol(Protocol):
             self._stops |= _BLOCKED
 
     def _serve_in_slices(self, context: RequestContext, request: Request) -> None:
-        """Serve a request with more elements than are decoded at once; those after it wait."""
-        # The frame is decoded where it is; what is received meanwhile goes elsewhere.
+        """Serve a request with more elements than are decoded in one go; those after it wait."""
+        # The frame is decoded in place; bytes received meanwhile go to other memory.
         self.frames.hand_over()
         request.exclusive = request.held = request.sliced = True
         self._wait(request, Deferred.fromCoroutine(self._decode_and_route(context, request)))
@@ -464,18 +465,18 @@ class KafkaServerProtocol(Protocol):
         self._settle(parts, entry)
 
     def _settle(self, parts: Parts, entry: Pending) -> None:
-        """An answer can leave, once those before it have."""
+        """Send a response, once those before it are ready."""
         if self._lost:
             return
         for ready in self._pending.settle(entry, parts):
             self._out += ready
         if self._out and not self._serving:
             if entry.request.held and self._pending:
-                # Those who waited in line with it are answered in the same turn, most likely: they leave together.
+                # The requests that waited with it are most likely answered in the same turn: send them together.
                 self._flush_later()
             else:
                 self._flush()
-        # The one who gave the answer may be in the middle of something: whatever comes next has a turn of its own.
+        # The caller that gave the response may be in the middle of something: continue in a turn of its own.
         if entry is self._blocker:
             self._blocker = None
             self._go_on_later(_BLOCKED)
@@ -517,7 +518,7 @@ class KafkaServerProtocol(Protocol):
             self._flush()
 
     def _finish_if_ended(self) -> None:
-        """Close if nothing more is to come from the peer and nothing is left to be done for it."""
+        """Close if the peer sends nothing more and all its requests are answered."""
         if not self._ended or self._pending:
             return
         if self._stops & _CLOSING or not self._stops & (_LATER | _UNSENT | _PENDING):
@@ -530,10 +531,10 @@ class KafkaServerProtocol(Protocol):
             self._carrier.pause_reading()
 
     def _go_on(self, reason: int) -> None:
-        """One reason to wait is gone."""
+        """Remove a reason to wait; continue if it was the last one."""
         self._stops &= ~reason
         if not self._stops:
-            # Before more is received: one that sends faster than it is served would else fill our memory.
+            # Before more is received: a peer that sends faster than it is served must not fill our memory.
             if not self._serving:
                 self._serve()
             if self._may_read():
@@ -583,13 +584,13 @@ class KafkaServerProtocol(Protocol):
             )
 
     def _fail(self, failure: Failure) -> None:
-        """A bug: say so, and close; the client will come back."""
+        """Log a bug, and close the connection; the client will reconnect."""
         self.metrics.failures += 1
         self._log.failure("a request of {host} failed", failure, host=self.context.host)
         self._close()
 
     def _close(self) -> None:
-        """Send what is ready, then close."""
+        """Send ready responses, then close."""
         self._stops |= _CLOSING
         if self._lost:
             return
@@ -604,9 +605,9 @@ class KafkaServerProtocol(Protocol):
 
 class Refusal(Protocol):
     """
-    A connection that is not admitted: closed as soon as it is there.
+    A connection that is not admitted: closed at once.
 
-    (A factory may return no protocol at all, but those that wrap others, TLS among them, cannot deal with that.)
+    (A factory may return no protocol at all, but wrapping factories, such as TLS, cannot handle that.)
     """
 
     def __init__(self, metrics: NetMetrics) -> None:

@@ -2,8 +2,8 @@
 Cooperative time slices: a request of many elements is served some elements at a time, and the reactor serves others in
 between.
 
-All such requests of a broker take turns, one slice in each iteration of the reactor, so that it does not matter how
-many there are at a time. A request of few elements is over within its first slice and never waits.
+All such requests of a broker take turns, one slice in each iteration of the reactor, so their number does not matter. A
+request of few elements finishes within its first slice, and never waits.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from logbus.wire.connection import Request
 
 FIRST_UNITS = 100
-"""Units of work that a request may do at once; later slices are measured by the clock."""
+"""Units of work in a request's first slice; later slices are measured by the clock."""
 
 UNITS = 5000
-"""The most units of a later slice, however fast they are done."""
+"""Upper bound of units in a later slice."""
 
 SECONDS = 0.01
-"""How long a later slice lasts."""
+"""Length of a later slice."""
 
 UNITS_PER_LOOK = 16
-"""Units between two looks at the clock."""
+"""Units between two readings of the clock."""
 
 T = TypeVar("T")
 
@@ -35,10 +35,10 @@ T = TypeVar("T")
 @define(eq=False)
 class GarbageCollection:
     """
-    Puts off Python's garbage collection while large requests are served.
+    Delays Python's garbage collection while large requests are served.
 
-    A full collection looks at every object there is, in one go, and a request of 100,000 elements makes a million: it
-    would take 0.1 s, several times. The objects of a request need no collector: they go with their last reference.
+    A full collection visits all objects at once, and a request of 100,000 elements makes a million of them: each
+    collection would take 0.1 s. A request's objects need no collector: they are freed with their last reference.
 
     :param collector: the module :mod:`gc`.
     :param seconds: a monotonic clock.
@@ -51,7 +51,7 @@ class GarbageCollection:
     _since: float | None = field(default=None, init=False)
 
     def put_off(self) -> None:
-        """There is work."""
+        """Work begins: delay collections."""
         now = self.seconds()
         if self._since is None:
             if self.collector.isenabled():
@@ -62,7 +62,7 @@ class GarbageCollection:
             self._since = now
 
     def go_on(self) -> None:
-        """There is none left."""
+        """Work ended: allow collections."""
         if self._since is not None:
             self._since = None
             self.collector.enable()
@@ -74,9 +74,9 @@ class SliceScheduler:
     Gives time slices, one in each iteration of the reactor, first come first served (round robin).
 
     :param clock: the reactor.
-    :param seconds: how long a slice lasts, and ``units`` how many units of work at most.
+    :param seconds: length of a slice; ``units``: upper bound of its units of work.
     :ivar slices: given so far.
-    :ivar garbage: is told when there is work and when there is none; None: nobody is.
+    :ivar garbage: notified when work begins and ends; None: nothing is.
     """
 
     clock: IReactorTime
@@ -88,7 +88,7 @@ class SliceScheduler:
     _call: IDelayedCall | None = field(default=None, init=False)
 
     def wait(self, time_slice: TimeSlice) -> Deferred[None]:
-        """Fires when the next slice begins. Cancel it if the work is not wanted any more."""
+        """Fires when the next slice begins. Cancel it to give up the work."""
         waiter: Deferred[None] = Deferred(self._forget)
         self._waiting[waiter] = time_slice
         if self._call is None:
@@ -123,13 +123,12 @@ class SliceScheduler:
 
 class TimeSlice:
     """
-    The present slice of one request.
+    The current slice of one request.
 
-    A unit of work is what takes some microseconds: an array element looked at and answered. What takes longer counts
-    for more.
+    A unit of work takes some microseconds, such as reading and answering an array element. Longer work counts for more.
 
     :param scheduler: gives the slices; None: the first one never ends.
-    :param request: the request, which is told when it needs a second slice; None: the work belongs to none.
+    :param request: marked when it needs a second slice; None: the work belongs to no request.
     """
 
     __slots__ = ("_ends", "_left", "_request", "_scheduler", "_units")
@@ -145,7 +144,7 @@ class TimeSlice:
         """
         Begin the next slice.
 
-        :param ends: when it ends by the scheduler's clock, in seconds; ``units``: after how many units at the latest.
+        :param ends: its end by the scheduler's clock, in seconds; ``units``: its upper bound of units.
         """
         self._ends = ends
         self._units = units
@@ -154,9 +153,9 @@ class TimeSlice:
 
     def used(self, units: int = 1) -> bool:
         """
-        Count work that was done.
+        Count work done.
 
-        :returns: whether the slice is over: wait for the :meth:`next` before you go on.
+        :returns: whether the slice is over: wait for :meth:`next` then.
         """
         self._left -= units
         return self._left <= 0 and not self._look()
@@ -170,9 +169,9 @@ class TimeSlice:
 
     async def over(self, elements: Iterable[T], units: int = 1) -> AsyncIterator[T]:
         """
-        Iterate over elements, and rest between two of them when a slice is over.
+        Iterate over elements, and wait between two of them when a slice is over.
 
-        :param units: of work that is done for each.
+        :param units: of work for each.
         """
         for element in elements:
             yield element
@@ -181,10 +180,10 @@ class TimeSlice:
 
     async def finish(self, steps: Generator[None, None, T], units: int = 1) -> T:
         """
-        Do work that yields after each step.
+        Run a generator that yields after each step.
 
         :param units: of each step.
-        :returns: what the generator returns.
+        :returns: the generator's result.
         """
         try:
             while True:
@@ -196,7 +195,7 @@ class TimeSlice:
             return result
 
     def _look(self) -> bool:
-        """Look at the clock; whether there is something left of the slice."""
+        """Read the clock; returns whether the slice has time left."""
         scheduler = self._scheduler
         if scheduler is None:
             self._left = FIRST_UNITS

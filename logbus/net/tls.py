@@ -1,7 +1,7 @@
 """
-TLS on the server's side, with a deadline for the handshake.
+TLS for listeners, with a deadline for the handshake.
 
-Twisted waits for a handshake for ever, and the protocol above hears nothing of a peer before it is over.
+Twisted waits for a handshake forever, and the protocol above is not called before it is over.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TLSServerTransport(BufferingTLSTransport):
         super().makeConnection(transport)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Wait no more."""
+        """Cancel the deadline."""
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -59,7 +59,7 @@ class TLSServerFactory(TLSMemoryBIOFactory):
     Makes the connections of a TLS listener.
 
     :ivar clock: measures the handshakes.
-    :ivar handshake_seconds: how long one may take.
+    :ivar handshake_seconds: deadline of a handshake.
     """
 
     protocol = TLSServerTransport

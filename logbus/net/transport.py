@@ -1,12 +1,12 @@
 """
-The server's TCP transport: frames are received and parsed in place, replies leave without a detour.
+The server's TCP transport: receives and parses frames in place, and sends replies directly.
 
-What makes it cheaper than a plain ``tcp.Server``:
+It is cheaper than a plain ``tcp.Server``:
 
 * it receives straight into the connection's frame buffer, where the protocol parses;
-* it sends from within the read callback, and asks the reactor for writability only for what the socket did not take
-  (two system calls and a turn of the reactor less for each request);
-* slices of files go out by ``sendfile``.
+* it sends from within the read callback, and asks the reactor for writability only for the bytes that the socket did
+  not take (two system calls and a turn of the reactor less for each request);
+* it sends slices of files by ``sendfile``.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ class ServerTransport(tcp.Server):
 
     def set_send_buffer(self, size: int) -> None:
         """
-        Have the kernel hold about so many bytes on their way to the peer.
+        Limit the bytes that the kernel buffers for the peer to about ``size``.
 
-        Left to itself it takes whole megabytes at once, and reader and writer then get in each other's way: over
-        loopback a megabyte by ``sendfile`` cost 0.42 s of CPU per GB, with 256 KB 0.09 s.
+        By default it takes whole megabytes at once, and reader and writer then hinder each other: over loopback a
+        megabyte by ``sendfile`` cost 0.42 s of CPU per GB, with 256 KB 0.09 s.
         """
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
 
     @property
     def unsent(self) -> int:
-        """Bytes of replies that the socket did not take yet."""
+        """Bytes of replies that the socket has not taken yet."""
         return self._outbox.unsent
 
     def doRead(self) -> ConnectionLost | ConnectionDone | None:  # type: ignore[override]
-        """Receive once, and have the protocol serve what is there."""
+        """Receive once, and let the protocol serve what is there."""
         protocol: Any = self.protocol
         frames = protocol.frames
         room = frames.room()
         if not room:
-            # Whole frames wait for their turn. The protocol resumes reading when it has served them.
+            # Whole frames are waiting to be served. The protocol resumes reading after that.
             self.pause_reading()
             return None
         try:
@@ -83,7 +83,7 @@ class ServerTransport(tcp.Server):
         return None
 
     def send(self, parts: list[Part]) -> None:
-        """Send ``parts`` now if nothing is before them; what the socket does not take waits for the reactor."""
+        """Send ``parts`` now if nothing is queued before them; the reactor sends the rest later."""
         if not self.connected or self._aborting:
             return
         outbox = self._outbox
@@ -113,7 +113,7 @@ class ServerTransport(tcp.Server):
             self.startWriting()
 
     def doWrite(self) -> Exception | None:  # type: ignore[override]
-        """Send on; the reactor calls this when the socket takes more."""
+        """Continue sending; called by the reactor when the socket is writable."""
         outbox = self._outbox
         if outbox.unsent:
             error = self._flush()
@@ -129,7 +129,7 @@ class ServerTransport(tcp.Server):
         return None
 
     def write(self, data: bytes) -> None:
-        """Send ``data`` (for callers that know nothing but ``ITransport``)."""
+        """Send ``data`` (for callers that only know ``ITransport``)."""
         self.send([bytes(data)])
 
     def writeSequence(self, iovec: Any) -> None:
@@ -137,7 +137,7 @@ class ServerTransport(tcp.Server):
         self.send([bytes(data) for data in iovec])
 
     def pause_reading(self) -> None:
-        """Receive nothing until :meth:`resume_reading`."""
+        """Stop receiving until :meth:`resume_reading`."""
         if self._reading:
             self._reading = False
             self.stopReading()
@@ -149,12 +149,12 @@ class ServerTransport(tcp.Server):
             self.startReading()
 
     def connectionLost(self, reason: Failure) -> None:
-        """Let go of what was to be sent, and of the files it is in."""
+        """Drop unsent replies, with their references to files."""
         self._outbox.clear()
         super().connectionLost(reason)
 
     def _loaded(self) -> None:
-        """What had to be read can be sent now: in a turn of its own, like everything that had to wait."""
+        """Send what had to be read first, in a turn of its own."""
         if self.connected and not self._aborting:
             self.startWriting()
 
@@ -162,7 +162,7 @@ class ServerTransport(tcp.Server):
         try:
             self._outbox.flush(self.socket)
         except SliceTruncated as e:
-            # A reset, not an orderly end: the frame's length was a promise.
+            # A reset, not an orderly close: the peer expects the whole frame.
             self._log.error("cannot go on sending to {peer}: {error}", peer=self.getPeer(), error=e)
             return ConnectionAborted()
         except (BrokenPipeError, ConnectionError, TimeoutError):
@@ -173,7 +173,7 @@ class ServerTransport(tcp.Server):
         return None
 
     def _fail(self, error: Exception) -> None:
-        """The connection is broken, found out in the middle of something: tell the protocol in a turn of its own."""
+        """The connection broke in the middle of something: notify the protocol in a turn of its own."""
         if self.disconnected or self._aborting:
             return
         self._aborting = True
