@@ -1,1 +1,1 @@
-"""Jobs on Spark: each is a function, and a command of ``logbus pipeline``."""
+"""The pipeline's Spark jobs. Each is a function ``run``, and a command of ``logbus pipeline``."""

@@ -1,9 +1,9 @@
 """
-Reconcile what producers say they published with what each consumer says it read and with what the lake holds.
+The audit job: compares the counts of producers, of consumers and of tables in the lake.
 
-Producers and consumers count records by topic and window of the records' time, and publish monitoring events
-(:mod:`logbus.client.audit_events`); the tables of the lake are counted here, by the same windows. Counts show how many,
-and not which; of a table it is known besides how many of its rows are of an offset that it has already.
+Producers and consumers count records by topic and time window, and publish the counts as monitoring events
+(:mod:`logbus.client.audit_events`). This job counts the tables' rows by the same windows. Counts show how many records
+are missing, not which ones. For tables the job also counts rows with an offset that another row has.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LAKE = "lake"
-"""The role of tables."""
+"""The role of tables in the report."""
 
-# An event may be published a little before its window begins, if clocks differ.
+# With clocks that differ, an event may be published before its window begins.
 _CLOCKS_MS = 3_600_000
 
 
@@ -45,17 +45,17 @@ def _now_ms() -> int:
 @frozen(kw_only=True)
 class AuditOptions:
     """
-    What to reconcile.
+    What to compare.
 
-    :ivar source: options of ``format("logbus")``: where the monitoring events are; without a topic, ``logbus-audit``.
-    :ivar tables: tables that :mod:`~logbus.pipeline.jobs.load` loads into, by the names that the report has for them.
-    :ivar topics: those to reconcile; none: all that events and tables are of.
-    :ivar since_ms, until_ms: windows that begin in between, in milliseconds since 1970.
-    :ivar grace: seconds after the end of a window for which it is not judged. It should be longer than a record takes
+    :ivar source: options of ``format("logbus")`` for the monitoring events; the default topic is ``logbus-audit``.
+    :ivar tables: tables that :mod:`~logbus.pipeline.jobs.load` loads into, by their names in the report.
+    :ivar topics: those to compare; empty: all topics of the events and tables.
+    :ivar since_ms, until_ms: compare the windows that begin in between, in milliseconds since 1970.
+    :ivar grace: seconds after the end of a window before it is judged. It should be longer than a record takes to get
         into the tables.
     :ivar measure: the role whose counts the others must reach.
-    :ivar expected: application and topic: who must have consumed what, also if it reports nothing.
-    :ivar registry: where schemas of events in framed Avro are looked up; None: these count as unreadable.
+    :ivar expected: applications and topics that they must consume, also if they report nothing.
+    :ivar registry: the schema registry of events in framed Avro; None: these count as unreadable.
     :raise OptionError: an option is wrong.
     """
 
@@ -75,7 +75,7 @@ class AuditOptions:
         if not given & {"subscribe", "subscribepattern", "assign"}:
             defaults["subscribe"] = AUDIT_TOPIC
         if self.since_ms > _CLOCKS_MS and not any(name.startswith("starting") for name in given):
-            # What was published before cannot tell of later windows.
+            # Earlier events are about earlier windows.
             defaults["startingTimestamp"] = str(self.since_ms - _CLOCKS_MS)
             defaults["startingOffsetsByTimestampStrategy"] = "latest"
         missing = {name: value for name, value in defaults.items() if name.lower() not in given}
@@ -95,14 +95,14 @@ class AuditOptions:
 @define
 class AuditReport:
     """
-    What was found.
+    The result of an audit.
 
-    :ivar comparisons: by topic, window and who counted.
+    :ivar comparisons: by topic, window, application and role.
     :ivar doubled: rows of tables whose offset another row of the table has, by table and topic.
-    :ivar unknown: sentences: why of something nothing can be told.
-    :ivar notes: what tables do not hold, and know that they do not, by table.
-    :ivar events: monitoring events that were read;  ``repeated``: how many came once more, which is nothing odd.
-    :ivar unreadable: records that are none;  ``problem``: of the first.
+    :ivar unknown: sentences about what cannot be judged, with the reason.
+    :ivar notes: offsets that tables are known to lack, by table.
+    :ivar events: monitoring events read;  ``repeated``: how many of them are repetitions, which are normal.
+    :ivar unreadable: records that are no monitoring events;  ``problem``: the error of the first.
     """
 
     comparisons: list[Comparison] = field(factory=list)
@@ -116,13 +116,13 @@ class AuditReport:
 
     @property
     def has_loss(self) -> bool:
-        """Whether records are missing, or may be: what is unknown is no good news."""
+        """Whether records are missing, or that cannot be judged."""
         bad = (Verdict.MISSING, Verdict.UNKNOWN)
         return bool(self.unknown) or any(each.verdict in bad for each in self.comparisons)
 
     @property
     def has_duplicates(self) -> bool:
-        """Whether somebody counted records more than once, or a table holds some so."""
+        """Whether an application counted records more than once, or a table has duplicates."""
         return any(each.verdict is Verdict.DUPLICATED for each in self.comparisons) or any(
             count for topics in self.doubled.values() for count in topics.values()
         )
@@ -143,9 +143,9 @@ def run(
     spark: SparkSession, options: AuditOptions, watch: Watch | None = None, now_ms: Callable[[], int] = _now_ms
 ) -> AuditReport:
     """
-    Read the events, count the tables, compare.
+    Read the monitoring events, count the tables, and compare.
 
-    :raise PipelineError: there is no such topic with monitoring events.
+    :raise PipelineError: the topic of the monitoring events does not exist.
     :raise OptionError: there is no such table, or windows of different lengths do not fit into each other.
     :raise LakeError: a table is damaged.
     :raise Stopped: it was asked to stop.
@@ -172,7 +172,7 @@ class _Audit:
         tables = {name: open_table(spark, url) for name, url in self.options.tables.items()}
         self.read_events(spark)
         settled_ms = now_ms() - int(self.options.grace * 1000)
-        self.compare(settled_ms)  # Windows that do not fit are known before tables are read.
+        self.compare(settled_ms)  # Fails if windows do not fit into each other, before tables are read.
         for name, table in tables.items():
             longest = max(self.lengths.values(), default=DEFAULT_WINDOW_MS)
             self.tables[name] = count_table(spark, table, self.lengths, longest)
@@ -196,14 +196,14 @@ class _Audit:
         if not report.events:
             report.unknown.append("there are no monitoring events")
         else:
-            # A name that is mistyped would have nothing to be missed.
+            # Without this, nothing would be missing of a mistyped topic.
             named = {*self.options.topics, *(topic for _, topic in self.options.expected if self.is_wanted(topic))}
             told = self.lengths.keys()
             report.unknown += [f"no monitoring event tells of topic {topic!r}" for topic in sorted(named - told)]
         self.watch.tell(f"{report.events} monitoring events")
 
     def add_table(self, name: str, url: str, table: TableCount, longest: int) -> None:
-        """Have a table's counts beside those of the events."""
+        """Add a table's counts to those of the events."""
         report = self.report
         doubled: Counter[str] = Counter()
         for (topic, _), more in table.doubled.items():
@@ -215,7 +215,7 @@ class _Audit:
             report.unknown.append(f"table {name} holds no topic yet")
         windows: dict[str, dict[int, int]] = {topic: {} for topic in topics if self.is_wanted(topic)}
         for topic in windows.keys() & self.some_window.keys():
-            # Where it has nothing at all, it is held against what was published nevertheless.
+            # A table without any record of the topic is compared with what was published, too.
             windows[topic] = {self.some_window[topic]: 0}
         for (topic, start), count in table.windows.items():
             if topic in windows:
@@ -246,7 +246,7 @@ class _Audit:
         ]
 
     def with_doubled(self, found: list[Comparison]) -> list[Comparison]:
-        """A table that has all of a window, and some of it twice, is not complete."""
+        """Change the verdict on complete windows of a table that have duplicates."""
         doubled: Counter[tuple[str, str, int]] = Counter()
         fit = found[0].window_ms if found else 1
         for name, table in self.tables.items():

@@ -1,4 +1,4 @@
-"""The report of an audit as a page of HTML, with a plot for each topic; pure. It needs nothing from elsewhere."""
+"""Renders an audit report as a self-contained HTML page, with a plot for each topic. Pure."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _HEAD = (
     "<th>verdict</th></tr></thead>"
 )
 _MOST_ROWS = 5000
-"""Windows of a topic that are complete, and are shown. What is wrong is never left out."""
+"""The most complete windows of a topic that are shown. Incomplete ones are always shown."""
 
 
 def page(report: AuditReport, *, made_ms: int) -> str:
     """
     The page.
 
-    :param made_ms: when, in milliseconds since 1970.
+    :param made_ms: the time of the report, in milliseconds since 1970.
     """
     topics: dict[str, list[Comparison]] = {}
     for each in report.comparisons:

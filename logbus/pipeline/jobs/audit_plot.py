@@ -1,4 +1,4 @@
-"""A plot of what was published, and of what each application counted, over time: SVG within a page. Pure."""
+"""Draws the published and counted records of a topic over time, as SVG for an HTML page. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def plot(found: Sequence[Comparison]) -> str:
     """
     The plot.
 
-    :param found: what was found of one topic; at least one.
+    :param found: the comparisons of one topic; at least one.
     """
     lines = {"published": {each.window_start: each.published for each in found}}
     left_out = 0
@@ -45,7 +45,7 @@ def plot(found: Sequence[Comparison]) -> str:
 
 
 def _point(starts: Sequence[int], highest: int, start: int, value: int) -> tuple[str, str]:
-    """Where a count is: the first window to the left, the last to the right, none at the bottom, the most on top."""
+    """The coordinates of a count: time from left to right, zero at the bottom, the highest count at the top."""
     span = (starts[-1] - starts[0]) or 1
     x = _LEFT + (start - starts[0]) / span * (_WIDTH - _LEFT - _RIGHT)
     y = _HEIGHT - value / highest * (_HEIGHT - _TOP)
@@ -54,12 +54,12 @@ def _point(starts: Sequence[int], highest: int, start: int, value: int) -> tuple
 
 def _line(index: int, points: Sequence[tuple[str, str]]) -> str:
     colour = _COLOURS[index % len(_COLOURS)]
-    # Lines that lie on each other are all seen.
+    # Dashes keep lines visible that coincide.
     dash = f' stroke-dasharray="{6 + 2 * index} {3 + index}"' if index else ""
     places = " ".join(f"{x},{y}" for x, y in points)
     drawn = f'<polyline fill="none" stroke="{colour}" stroke-width="2"{dash} points="{places}"/>'
     if len(points) <= _MOST_DOTS:
-        # A line of one window would not be seen.
+        # A line with one window would be invisible.
         drawn += "".join(f'<circle cx="{x}" cy="{y}" r="2.5" fill="{colour}"/>' for x, y in points)
     return drawn
 

@@ -1,4 +1,4 @@
-"""Monitoring events out of their topic, in whichever coding they are: JSON, Avro, or Avro behind a schema's id."""
+"""Decodes monitoring events from JSON, Avro, or Avro framed with a schema id."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SCHEMAS = 1000
 @define
 class EventReading:
     """
-    Reads events, and remembers the schemas it has met.
+    Decodes events, and caches the schemas that it has looked up.
 
     :param registry: where schemas of framed events are looked up; None: these cannot be read.
     """
@@ -32,9 +32,9 @@ class EventReading:
 
     def event(self, value: bytes | None) -> MonitoringEvent:
         """
-        Read one: the first byte says which coding it is.
+        Decode an event; the first byte says how it is encoded.
 
-        :raise SerializationError: it is none.
+        :raise SerializationError: it is not a monitoring event.
         :raise RegistryFailed: the registry does not answer.
         """
         if not value or value.lstrip()[:1] == b"{":
@@ -53,7 +53,7 @@ class EventReading:
         if number not in self._schemas:
             if len(self._schemas) >= _SCHEMAS:
                 self._schemas.clear()
-            # One that is none is remembered, too: there may be many events of it.
+            # An error is cached, too, since there may be many events with this schema.
             self._schemas[number] = _looked_up(self.registry, number)
         found = self._schemas[number]
         if isinstance(found, SerializationError):
@@ -62,7 +62,7 @@ class EventReading:
 
 
 def _looked_up(registry: Registry, number: int) -> Any:
-    """A schema, or the error that it is none."""
+    """A parsed schema, or the error about it."""
     parse = _fastavro().parse_schema
     try:
         text = registry.schema(number)
@@ -71,7 +71,7 @@ def _looked_up(registry: Registry, number: int) -> Any:
     try:
         return parse(json.loads(text))
     except Exception as e:
-        # fastavro lets through whatever it stumbles over.
+        # fastavro raises all kinds of exceptions.
         return SerializationError(f"schema {number} of the registry is not Avro: {e!r:.200}")
 
 
@@ -93,7 +93,7 @@ def _avro(data: bytes, writer: Any, reader: Any) -> Any:
     try:
         fields = read(reading, writer, reader)
     except Exception as e:
-        # fastavro lets through whatever it stumbles over.
+        # fastavro raises all kinds of exceptions.
         raise SerializationError(f"neither JSON nor a monitoring event in Avro: {e!r:.200}") from e
     if reading.tell() != len(data):
         raise SerializationError(f"{len(data) - reading.tell()} bytes follow a monitoring event in Avro")

@@ -1,8 +1,8 @@
 """
-Monitoring events added up on Spark.
+Sums up monitoring events on Spark, each event once.
 
-Workers read the events, each counts once, and what the driver gets is a row for each application, window and topic: as
-much as the report has, however many events there are.
+Workers decode the events. The driver gets one row for each application, window and topic, however many events there
+are.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ Row = dict[str, Any]
 @frozen
 class Sums:
     """
-    What monitoring events say together.
+    The sums of the counts in monitoring events.
 
-    :ivar sums: an event for each application, role, window and topic; the counts are those of all.
-    :ivar events: how many there are;  ``repeated``: of them, those that are there once more.
-    :ivar unreadable: records that are none;  ``problem``: where the first is, and what is wrong with it.
+    :ivar sums: one event with the total counts for each application, role, window and topic.
+    :ivar events: the number of events read;  ``repeated``: how many of them are repetitions.
+    :ivar unreadable: records that are no monitoring events;  ``problem``: the position and error of the first.
     """
 
     sums: Sequence[MonitoringEvent] = ()
@@ -66,11 +66,11 @@ def added_up(
     spark: SparkSession, source: Mapping[str, str], registry: Registry | None, topics: Sequence[str] = ()
 ) -> Sums:
     """
-    Read the events of a topic, and add them up.
+    Read monitoring events, and sum up their counts.
 
     :param source: options of ``format("logbus")``.
     :param registry: see :class:`.EventReading`.
-    :param topics: whose counts are wanted; none: those of all.
+    :param topics: those to count; empty: all.
     """
     from pyspark.sql import functions as f
 
@@ -104,7 +104,7 @@ def _sums(rows: DataFrame, topics: Sequence[str]) -> list[MonitoringEvent]:
     once = rows.where("id is not null").dropDuplicates(["id", "topic"])
     if topics:
         once = once.where(f.col("topic").isNull() | f.col("topic").isin(list(topics)))
-    # Counts come from outside: all of them together may be more than a long holds.
+    # Counts are input from others: their sum may overflow a long.
     sums = [f.sum(f.col(name).cast("decimal(20)")).alias(name) for name in _NUMBERS]
     return [
         MonitoringEvent(
@@ -123,7 +123,7 @@ def _sums(rows: DataFrame, topics: Sequence[str]) -> list[MonitoringEvent]:
 
 
 def _rows_of_batches(registry: Registry | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What runs in Spark's workers."""
+    """Decode records; runs in Spark's workers."""
     reading = EventReading(registry)
     rows: list[Row] = []
     for batch in batches:
@@ -138,13 +138,13 @@ def _rows_of_batches(registry: Registry | None, batches: Iterable[pa.RecordBatch
 
 def rows_of(reading: EventReading, value: bytes | None) -> list[Row]:
     """
-    What one record says: a row for the event, which has no topic, and one for each topic; or a row with the problem.
+    The rows of one record: a row for the event, without a topic, and one for each topic; or one row with the error.
 
     :raise RegistryFailed: the registry does not answer.
     """
     try:
         event = reading.event(value)
-        # JSON can have halves of characters, which no column can.
+        # JSON may contain lone surrogates, which a column cannot.
         "".join((event.id, event.application, event.role, *event.counts, *event.failed)).encode()
     except (SerializationError, UnicodeEncodeError) as e:
         return [{"problem": str(e)[:_LONGEST_PROBLEM].encode(errors="replace").decode()}]

@@ -1,8 +1,7 @@
 """
-How many records of a topic and window a table has.
+Counts the records of a table by topic and time window.
 
-A row whose offset another row has counts by itself: else a record that is there twice would make up for one that is
-lost.
+A row whose offset another row has is counted separately: else a duplicate would make up for a lost record.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ _ATTEMPTS = 5
 _MOST_NOTES = 10
 
 Place = tuple[str, int]
-"""A topic and the beginning of a window, in milliseconds since 1970."""
+"""A topic and the start of a window, in milliseconds since 1970."""
 
 
 @frozen
 class TableCount:
     """
-    What a table has.
+    The counts of a table.
 
-    :ivar topics: of which it has loaded anything.
-    :ivar windows: records, by topic and window; those in quarantine, too.
-    :ivar doubled: rows whose offset another row has, by the same.
-    :ivar notes: sentences on what it does not hold, and knows that it does not.
+    :ivar topics: those with loaded offsets.
+    :ivar windows: records by topic and window, with those in quarantine.
+    :ivar doubled: rows whose offset another row has, by topic and window.
+    :ivar notes: sentences about offsets that it is known to lack.
     """
 
     topics: tuple[str, ...] = ()
@@ -61,8 +60,8 @@ def count_table(spark: SparkSession, table: Table, lengths: Mapping[str, int], l
     """
     Count the records that a table has now, by topic and window of the record's time.
 
-    :param lengths: of the windows in milliseconds, by topic;  ``length``: of all others.
-    :raise OptionError: it is none that topics are loaded into.
+    :param lengths: of the windows in milliseconds, by topic;  ``length``: for all other topics.
+    :raise OptionError: it is not a table that topics are loaded into.
     :raise LakeError: it is damaged.
     """
     from pyspark.errors import PySparkException
@@ -73,7 +72,7 @@ def count_table(spark: SparkSession, table: Table, lengths: Mapping[str, int], l
         try:
             return _counted(spark, table, lengths, length)
         except PySparkException:
-            # A compaction may have taken files away that we were about to read.
+            # A compaction may have deleted files before they were read.
             if attempt == _ATTEMPTS - 1 or table.refresh().number == before:
                 raise
     raise AssertionError("the last attempt returns or raises")
@@ -87,7 +86,7 @@ def _counted(spark: SparkSession, table: Table, lengths: Mapping[str, int], leng
     rows = _rows(spark, table)
     if rows is None:
         return TableCount(_topics(table.state), notes=notes_of(table.state))
-    # Records without a time count as of 1970, as for those who count them elsewhere.
+    # Records without a time count as of 1970, as producers and consumers count them.
     at_ms = f.greatest(f.unix_millis("timestamp"), f.lit(0))
     window: Column = f.lit(length)
     for each in sorted(set(lengths.values()) - {length}):
@@ -129,7 +128,7 @@ def _topics(state: State) -> tuple[str, ...]:
 
 
 def notes_of(state: State) -> tuple[str, ...]:
-    """What a table does not hold of its topics, as its commits say: what was not asked for, and what was lost. Pure."""
+    """The offsets of a table's topics that it lacks by its commits: not loaded, or lost."""
     notes = []
     for topic, held in sorted(state.offsets.items()):
         lost = state.lost.get(topic)

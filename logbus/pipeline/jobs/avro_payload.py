@@ -1,9 +1,9 @@
 """
-Values that are Avro, framed as Confluent's serializers do: a byte 0, the id of the writer's schema, the event.
+Decodes Avro values in Confluent's wire format: a byte 0, the id of the writer's schema, the event.
 
-Each event is read with the schema that it was written with, which the registry has, and resolved to the schema that the
-table's columns are made of (the Avro specification, "Schema Resolution"): fields that only the writer has are left out,
-those that only the columns have get their defaults.
+Each event is read with its writer's schema from the registry, and resolved to the schema of the table's columns (Avro
+specification, "Schema Resolution"): fields that only the writer has are left out, those that only the columns have get
+their defaults.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _LONGEST_REASON = 300
 _MISSING_FOR = 30.0
-"""Seconds for which a schema that the registry did not have is not asked for again."""
+"""Seconds until a schema that the registry did not have is requested again."""
 
 _MOST_MISSING = 1000
 
@@ -36,13 +36,15 @@ _MOST_MISSING = 1000
 @frozen(kw_only=True)
 class AvroPayload:
     """
-    :ivar registry: where the writers' schemas are.
-    :ivar schema: of the columns, as text; "" takes the newest version of ``subject``.
-    :ivar subject: whose newest version is taken; for a topic it is by custom ``<topic>-value``.
-    :ivar event_time: the field that has the event's time; "" takes the record's.
-    :ivar into: the name of one column for the whole event; "" has a column for each field.
-    :raise OptionError: the schema is none, or one that no columns can have.
-    :raise RegistryFailed: the registry does not have it, or nobody answers.
+    The payload of Avro values.
+
+    :ivar registry: has the writers' schemas.
+    :ivar schema: of the columns, as text; "": the latest version of ``subject``.
+    :ivar subject: by convention ``<topic>-value``.
+    :ivar event_time: the field with the event's time; "": the record's time.
+    :ivar into: the name of one column for the whole event; "": a column for each field.
+    :raise OptionError: the schema is invalid, or has types that columns cannot have.
+    :raise RegistryFailed: the registry does not have it, or does not answer.
     """
 
     registry: Registry
@@ -68,7 +70,7 @@ class AvroPayload:
         return [self.into] if self.into else [each["name"] for each in self.columns_schema["fields"]]
 
     def check(self) -> None:
-        """All is known already."""
+        """Does nothing: the schema was checked when this was created."""
 
     def parsed(self, rows: DataFrame) -> DataFrame:
         """See :class:`.Payload`."""
@@ -97,15 +99,13 @@ def _decoded(text: str) -> Any:
         schema = json.loads(text)
         fastavro.parse_schema(schema)
     except Exception as e:
-        # fastavro lets through whatever it stumbles over.
+        # fastavro raises all kinds of exceptions.
         raise OptionError(f"not an Avro schema: {e!r:.300}") from None
     return schema
 
 
 def _decoder(registry: Registry, reader: str, answer: Any) -> Callable[[pa.Array, pa.Array], pa.Array]:
-    """
-    What runs in Spark's workers: values to events, or to the reason why not.
-    """
+    """A function for Spark's workers that decodes values to events, or to the reason of the failure."""
 
     def decode(topics: pa.Array, values: pa.Array) -> pa.Array:
         from pyspark.sql.pandas.types import to_arrow_type
@@ -119,9 +119,9 @@ def _decoder(registry: Registry, reader: str, answer: Any) -> Callable[[pa.Array
 
 def as_arrow(found: list[dict[str, Any]], kind: pa.DataType) -> pa.Array:
     """
-    Events and reasons as a column; those that do not fit into it become reasons.
+    Events and reasons as an Arrow array; an event that does not fit its type is replaced by a reason.
 
-    An Avro library takes an int of more than 32 bits, or a decimal of more digits than its schema says; Arrow does not.
+    An Avro library accepts an int of more than 32 bits, or a decimal with too many digits; Arrow does not.
     """
     try:
         return pa.array(found, kind)
@@ -142,11 +142,11 @@ def _odd(reason: str) -> dict[str, Any]:
 
 
 _readers: dict[tuple[Registry, str], Callable[[str, bytes | None], dict[str, Any]]] = {}
-"""By registry and the columns' schema: a worker serves many tasks."""
+"""By registry and the columns' schema; kept since a worker runs many tasks."""
 
 
 def reader_of(registry: Registry, reader: str) -> Callable[[str, bytes | None], dict[str, Any]]:
-    """What makes one value an event or a reason; the process's own, with the schemas it has met."""
+    """This process's reading function for a schema of columns, with its cached writers' schemas."""
     known = _readers.get((registry, reader))
     if known is None:
         _readers.clear()
@@ -157,9 +157,9 @@ def reader_of(registry: Registry, reader: str) -> Callable[[str, bytes | None], 
 @define(eq=False)
 class Reader:
     """
-    Makes events of values.
+    Decodes values.
 
-    :param registry: is asked once for each schema.
+    :param registry: is asked once for each writer's schema.
     :param schema: of the columns, as text.
     """
 
@@ -180,9 +180,9 @@ class Reader:
 
     def read(self, topic: str, value: bytes | None) -> dict[str, Any]:
         """
-        The event in a value, or the reason why there is none.
+        Decode a value to an event, or to the reason of the failure.
 
-        :raise RegistryFailed: the registry does not answer: the value is not to blame.
+        :raise RegistryFailed: the registry does not answer, so that the value cannot be judged.
         """
         import fastavro
 

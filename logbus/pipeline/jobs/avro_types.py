@@ -1,8 +1,8 @@
 """
-Spark's types of Avro's, as Spark's own Avro source has them; pure: schemas are JSON on both sides.
+Converts Avro schemas to Spark's types, as Spark's Avro source does; both are JSON. Pure.
 
-A union of a type and null is that type; of int and long long, of float and double double. Other unions, and types that
-contain themselves, have no column's type.
+A union of a type and null becomes that type; of int and long, long; of float and double, double. Other unions, and
+recursive types, cannot be columns.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _VOID = "void"
 _WIDER = {frozenset({"integer", "long"}): "long", frozenset({"float", "double"}): "double"}
 _MOST_DIGITS = 38
 _MEANT = frozenset(_LOGICAL.values())
-"""Types of columns whose values are written as numbers."""
+"""Types of columns whose values Avro encodes as numbers."""
 
 
 def known_logical_types(schema: Any) -> Any:
     """
-    A schema without the logical types that columns do not have, such as ``uuid`` and ``time-millis``: their values are
-    what they are written as.
+    A schema without the logical types that columns lack, such as ``uuid`` and ``time-millis``: their values keep the
+    underlying type.
     """
     if isinstance(schema, list):
         return [known_logical_types(each) for each in schema]
@@ -61,10 +61,9 @@ def known_logical_types(schema: Any) -> Any:
 
 def clash(writer: Any, columns: Any) -> str:
     """
-    Why values of a writer's schema would be misread as columns, or "".
+    The reason why values of a writer's schema would be misread as columns; "" if there is none.
 
-    A resolution of schemas looks at what values are written as, not at what they mean: a plain long would become a
-    time, in whatever unit.
+    Avro's schema resolution ignores logical types: a plain long would become a timestamp, in an arbitrary unit.
 
     :param writer: decoded JSON, checked by an Avro library.
     :param columns: what :func:`spark_schema` gives of the columns' schema.
@@ -90,10 +89,10 @@ def _clash(writer: Any, columns: Any, path: str) -> str:
 
 def spark_schema(schema: Any) -> dict[str, Any]:
     """
-    The columns of a record.
+    The columns of a record schema.
 
     :param schema: decoded JSON, checked by an Avro library.
-    :raise OptionError: it is no record, or has a type that no column can have; it names the field.
+    :raise OptionError: it is not a record, or has a type that columns cannot have; it names the field.
     """
     kind, _ = _Types().of(schema, "", ())
     if not isinstance(kind, dict) or kind["type"] != "struct":
@@ -104,10 +103,10 @@ def spark_schema(schema: Any) -> dict[str, Any]:
 @define
 class _Types:
     """
-    Types of one schema.
+    Converts the types of one schema.
 
-    :ivar lenient: what no column can be is void, and no error.
-    :ivar named: the schema's own types that were met.
+    :ivar lenient: a type that columns cannot have becomes void, instead of an error.
+    :ivar named: the named types of the schema so far.
     """
 
     lenient: bool = False
@@ -168,7 +167,7 @@ class _Types:
         fields = []
         for each in schema["fields"]:
             kind, _ = self._column(each["type"], f"{path}.{each['name']}" if path else each["name"], within)
-            # Of what could not be read, all fields are null.
+            # If a value cannot be read, all fields are null.
             fields.append({"name": each["name"], "type": kind, "nullable": True, "metadata": {}})
         if not fields:
             raise OptionError(f"{_where(path)}: a record without fields, which no column can be")

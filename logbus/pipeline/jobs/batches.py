@@ -1,4 +1,4 @@
-"""One batch of a load: ranges of offsets become Parquet files that are not committed yet."""
+"""Writes one batch of a load: reads ranges of offsets and stages them as Parquet files, uncommitted."""
 
 from __future__ import annotations
 
@@ -22,22 +22,24 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PARTITIONED_BY = ("date", "hour")
-"""The columns whose values are directories: of the event's time, in UTC."""
+"""The partition columns of the table's directories, from the event's time in UTC."""
 
 _FIRST_TIME, _LAST_TIME = "0001-01-01 00:00:00Z", "9999-12-31 23:59:59.999999Z"
-"""Between them a date has the form that all readers take for one; what is beyond goes to the nearest."""
+"""The bounds within which all readers recognize a date; times beyond are set to the nearest bound."""
 
 _ATTEMPTS = 3
 
 _RAW = "timestampType"
-"""A column that only rows with values as they are have: no event may have one of this name."""
+"""A column that only raw rows have: no event may have a field of this name."""
 
 
 @frozen
 class Written:
     """
-    :ivar records: rows;  ``quarantined``: of them, those that could not be read;  ``late``: those that were late.
-    :ivar schema: of the table with them.
+    The result of a batch.
+
+    :ivar records: rows;  ``quarantined``: those whose value could not be read;  ``late``: those that were late.
+    :ivar schema: of the table with these rows.
     """
 
     records: int
@@ -49,9 +51,11 @@ class Written:
 @define
 class Batches:
     """
+    Writes the batches of a load.
+
     :param spark: a session with the settings of :func:`.writing.settings`.
     :param source: options of ``format("logbus")``.
-    :param late_after: seconds: an event that is older than its record by more is late.
+    :param late_after: seconds: an event is late if it is older than its record by more.
     """
 
     spark: SparkSession
@@ -63,10 +67,10 @@ class Batches:
 
     def check(self) -> None:
         """
-        See whether rows can go into the table.
+        Check that rows can be written to the table.
 
-        :raise OptionError: the payload's schema is none.
-        :raise LakeError: it is not the table's.
+        :raise OptionError: the payload's schema is invalid.
+        :raise LakeError: it does not fit the table's.
         """
         self.payload.check()
         parsed = self.payload.parsed(self.spark.createDataFrame([], source_schema(self.headers)))
@@ -79,7 +83,7 @@ class Batches:
         """
         Write a batch to the table's staging directory.
 
-        :raise LakeError: the files do not have the rows that they should have; or the rows are of another schema.
+        :raise LakeError: the number of rows in the files is wrong; or the rows' schema does not fit.
         """
         for _ in range(_ATTEMPTS):
             self.table.files.delete(self.table.staging)
@@ -92,7 +96,7 @@ class Batches:
             write(_dated(odd, "timestamp", raw_columns(odd)), url, PARTITIONED_BY)
             if staged_rows(self.spark, self.table, QUARANTINE) == written.quarantined:
                 return written
-            # The batch was read twice, and a schema that the registry had not the first time was there the second.
+            # The batch is read twice; a schema may have been registered between the first time and the second.
         raise LakeError(
             f"{self.table.files.url}: which records can be read changed while they were written, {_ATTEMPTS} times; "
             "nothing was committed"
@@ -132,7 +136,7 @@ class Batches:
         return schemas.merged(self.table.files.url, self.table.state.schema, json.loads(rows.schema.json()))
 
     def _check_kind(self, names: list[str]) -> None:
-        """Of a payload that was forgotten the columns would be new ones, which a table may get."""
+        """Check raw against parsed rows: without this check, a wrong payload option would just add columns."""
         url, schema = self.table.files.url, self.table.state.schema
         if schema is None:
             return
@@ -145,7 +149,7 @@ class Batches:
             )
 
     def _rows(self, ranges: Mapping[TopicPartition, Range]) -> DataFrame:
-        """Exactly these ranges."""
+        """Read exactly these ranges."""
         replaced = ("subscribe", "subscribepattern", "assign", "failondataloss")
         given = {
             name: value
@@ -161,13 +165,13 @@ class Batches:
             .option("assign", json.dumps(assigned))
             .option("startingOffsets", json.dumps(spelled({each: start for each, (start, _) in ranges.items()})))
             .option("endingOffsets", json.dumps(spelled({each: end for each, (_, end) in ranges.items()})))
-            .option("failOnDataLoss", "true")  # Or a commit would say that it holds what it does not.
+            .option("failOnDataLoss", "true")  # Else the commit would name offsets that were not loaded.
             .load()
         )
 
 
 def _dated(rows: DataFrame, time_column: str, columns: list[Any]) -> DataFrame:
-    """With the columns that are directories."""
+    """Add the partition columns."""
     from pyspark.sql import functions as f
 
     first, last = (f.lit(each).cast("timestamp") for each in (_FIRST_TIME, _LAST_TIME))

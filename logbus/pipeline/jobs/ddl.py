@@ -1,7 +1,7 @@
 """
-Reads schemas as Spark's DDL spells them (``user STRING, at TIMESTAMP``), to find mistakes before Spark starts. Pure.
+Parses schemas in Spark's DDL (``user STRING, at TIMESTAMP``), to find mistakes before Spark starts. Pure.
 
-Only Spark knows all of its types. What is not known here for certain is left for Spark to judge.
+Only Spark knows all of its types. Anything unknown here is left to Spark.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ _DEEPEST = 100
 
 
 class _Unsure(Exception):
-    """Something that only Spark can judge."""
+    """Syntax that only Spark can judge."""
 
 
 def fields_of(schema: str) -> list[dict[str, Any]] | None:
     """
-    The fields of a schema, as Spark's JSON has them, with ``name`` and ``type`` only.
+    The fields of a schema, as in Spark's JSON, with ``name`` and ``type`` only.
 
-    :returns: None: only Spark can tell whether this is a schema.
-    :raise OptionError: it is none, for sure.
+    :returns: None: only Spark can tell whether this is a valid schema.
+    :raise OptionError: it is invalid.
     """
     try:
         return _Reader(schema, [*_tokens(schema), ("end", "")]).schema()

@@ -1,4 +1,4 @@
-"""Durations as options spell them: ``10 minutes``, ``1 hour 30 minutes``. Pure: they are checked before Spark runs."""
+"""Parses and formats durations such as ``1 hour 30 minutes``, so that options are checked before Spark starts. Pure."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _UNITS = {
 }
 _DIGITS = 18
 MOST = 1000 * 365 * _UNITS["day"]
-"""Longer than anything that is meant, and short enough for Spark's numbers."""
+"""A limit that no sensible duration reaches, and that does not overflow in Spark."""
 
 
 def micros(option: str, text: str, *, least: int = 1) -> int:
     """
-    A duration in microseconds.
+    Parse a duration to microseconds.
 
-    Months and years are none: they are not always as long.
+    Months and years are not accepted, since their length varies.
 
-    :param option: what it is of, for the error.
-    :param least: the shortest that may be, in microseconds.
-    :raise OptionError: it is none, or too short or long.
+    :param option: the name of the option, for the error.
+    :param least: the shortest allowed, in microseconds.
+    :raise OptionError: it is invalid, too short or too long.
     """
     words = text.lower().split()
     pairs = list(zip(words[::2], words[1::2], strict=False))
@@ -44,12 +44,12 @@ def micros(option: str, text: str, *, least: int = 1) -> int:
 
 
 def spelled(duration: int) -> str:
-    """Microseconds as Spark reads them. In days it would take those of the calendar, where clocks are changed."""
+    """A duration for Spark, in microseconds: Spark's days are calendar days, which vary with daylight saving time."""
     return f"{duration} microseconds"
 
 
 def in_words(duration: int) -> str:
-    """Microseconds as people read them: the largest units first."""
+    """A duration for people: the largest units first."""
     parts = []
     left = duration
     for unit, length in reversed(_UNITS.items()):

@@ -1,4 +1,4 @@
-"""A topic as a stream of events: columns, a time, and a watermark."""
+"""A topic as a streaming DataFrame of events, with an event time and a watermark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 EVENT_TIME = "event_time"
 LATE_WATERMARK = "_late_watermark"
-"""A column of what is read: see :mod:`.late_watermark`."""
+"""A column of the rows read: see :mod:`.late_watermark`."""
 
 _TOPICS = ("subscribe", "subscribepattern", "assign")
 
@@ -33,9 +33,11 @@ def _itself(time: Column) -> Column:
 @frozen(kw_only=True)
 class Stream:
     """
-    :ivar source: options of ``format("logbus")``; unless they say otherwise, a new query begins at ``earliest`` and
-        reads what is committed.
-    :ivar payload: what to make of the values; what cannot be read is counted and left out.
+    A stream of events.
+
+    :ivar source: options of ``format("logbus")``; by default a new query starts at ``earliest`` and reads committed
+        records only.
+    :ivar payload: how values are parsed; values that cannot be read are counted and left out.
     :ivar watermark: how late events may be, such as ``10 minutes``.
     :raise OptionError: an option is wrong.
     """
@@ -57,12 +59,12 @@ class Stream:
 
     @property
     def topics(self) -> str:
-        """Which topics, as the options spell them."""
+        """The topics, as the options name them."""
         return topics_of(self.source)
 
     @property
     def time(self) -> str:
-        """What the events' time is, for people."""
+        """Where the events' time comes from, for messages."""
         field_of_event = getattr(self.payload, "event_time", "")
         return f"in {field_of_event!r}" if field_of_event else "the record's"
 
@@ -73,15 +75,15 @@ class Stream:
 
     @property
     def batch_offsets(self) -> int | None:
-        """How many offsets a batch has at most; None: all that there are."""
+        """The most offsets of a batch; None: no limit."""
         return read_options(self.source, streaming=True).max_offsets_per_trigger
 
     def offsets(self, begun: Offsets | None) -> tuple[Offsets, Offsets]:
         """
-        What is to be read now: where each partition begins, and where it ends.
+        The start and end offsets of what is to be read now.
 
-        :param begun: what the checkpoint has; None: the query is a new one.
-        :raise LogbusError: the topics are not there, or no broker can be reached.
+        :param begun: the offsets in the checkpoint; None: the query is new.
+        :raise LogbusError: the topics do not exist, or no broker can be reached.
         """
         options = read_options(self.source, streaming=True)
         lookup = Lookup(options)
@@ -99,12 +101,12 @@ class Stream:
         """
         The events: the columns of the payload, and ``event_time``.
 
-        :param metrics: the name under which the query's progress counts what is read: ``read``, ``unreadable``, and
-            ``late`` with ``behind``, the most microseconds by which an event was late.
-        :param late: what decides which events are late; None: none are.
-        :param needed_until: makes of an event's time in microseconds the first watermark at which it is late: the end
-            of its window.
-        :raise OptionError: the payload cannot be what it says.
+        :param metrics: the name of the observed metrics in the query's progress: ``read``, ``unreadable``, ``late``,
+            and ``behind``, the most microseconds by which an event was late.
+        :param late: has the watermark by which events are late; None: late events are not counted.
+        :param needed_until: maps an event's time to the first watermark at which it is late, which is the end of its
+            window; both in microseconds.
+        :raise OptionError: the payload's schema is wrong.
         """
         from pyspark.sql import functions as f
 
@@ -135,15 +137,15 @@ class Stream:
 
 
 def topics_of(source: Mapping[str, str]) -> str:
-    """Which topics options of ``format("logbus")`` say."""
+    """The topics that options of ``format("logbus")`` name."""
     return ", ".join(value for name, value in source.items() if name.lower() in _TOPICS)
 
 
 def time_column(payload: Payload, names: Iterable[str]) -> str:
     """
-    The column of a payload that is the event's time under the name that it has here; "": there is none.
+    The name of the payload's column ``event_time``, in its own case, if that is the event's time; "": there is none.
 
-    :raise OptionError: there is another of this name.
+    :raise OptionError: another column has this name.
     """
     taken = next((name for name in names if name.lower() == EVENT_TIME), "")
     if taken and getattr(payload, "event_time", "") != taken:
@@ -158,8 +160,8 @@ def with_time(payload: Payload, readable: DataFrame) -> DataFrame:
     """
     The columns of a payload, and ``event_time``.
 
-    :param readable: parsed rows, those that could be read.
-    :raise OptionError: the payload has another column of this name.
+    :param readable: the parsed rows without unreadable ones.
+    :raise OptionError: another column of the payload has this name.
     """
     from pyspark.sql import functions as f
 
@@ -173,8 +175,8 @@ def with_time(payload: Payload, readable: DataFrame) -> DataFrame:
 
 def expression(events: DataFrame, text: str, name: str) -> Column:
     """
-    A column of an expression that may be the event's time. Spark takes a copy of that for a second time of the
-    stream, and runs no query that has two.
+    A column of an expression, which may be the event's time. A copy of that would have a watermark of its own in
+    Spark, which rejects queries with two.
     """
     from pyspark.sql import functions as f
 

@@ -1,13 +1,12 @@
 """
-Join a stream with another, or with a table that a compacted topic is.
+The join job: joins a stream with another stream, or with a compacted topic as a table.
 
-Two streams are joined by key and time: an event of the right one belongs to an event of the left one if their keys are
-equal and it is not more than some time before or after. How long either side is remembered follows from that and from
-the watermarks.
+Two streams are joined by key and time: events match if their keys are equal and the right one is within an interval
+before or after the left one. Spark derives from the interval and the watermarks how long it keeps either side.
 
-The table is the newest value of each key of a topic; a key without a value was deleted. It is read anew for each batch
-of the stream, up to its end at that time: Spark by itself would read it as it was when the query began. Joined is batch
-by batch, so no event waits for one that comes into the table later.
+The table is the latest value of each key of a topic; a null value deletes the key. It is read again for each batch of
+the stream, up to its end at that time: Spark by itself would read it as it was when the query started. Events are
+joined batch by batch, so they do not wait for later rows of the table.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from logbus.pipeline.jobs.late_watermark import LateWatermark
 
 LEFT, RIGHT = "l", "r"
-"""How the sides are called in expressions: ``l.user``, ``r.amount``."""
+"""The names of the sides in expressions: ``l.user``, ``r.amount``."""
 
 KINDS = ("inner", "left")
 
@@ -43,11 +42,11 @@ KINDS = ("inner", "left")
 @frozen(kw_only=True)
 class TableTopic:
     """
-    A topic as a table.
+    A topic as a table (Kafka Streams: KTable).
 
-    :ivar source: options of ``format("logbus")`` for a batch: all of the topic is read.
-    :ivar payload: what to make of the values; a key whose newest value cannot be read is not in the table.
-    :raise OptionError: an option is wrong, or says where to begin or end.
+    :ivar source: options of ``format("logbus")`` for a batch: the whole topic is read.
+    :ivar payload: how values are parsed; a key whose latest value cannot be read is not in the table.
+    :raise OptionError: an option is wrong, or is a start or end position.
     """
 
     source: Mapping[str, str]
@@ -64,11 +63,11 @@ class TableTopic:
         time_column(self.payload, self.payload.own_columns)
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """The newest event of each key, with the columns of the payload."""
+        """The latest event of each key, with the columns of the payload."""
         from pyspark.sql import functions as f
 
         records = spark.read.format("logbus").options(**self.source).load().where(f.col("key").isNotNull())
-        # A key is in one partition, where what is newer has the higher offset.
+        # All records of a key are in one partition, in the order of offsets.
         whole = f.struct(*(f.col(name) for name in records.columns))
         newest = records.groupBy("topic", "key").agg(f.max_by(whole, f.col("offset")).alias("_newest"))
         live = newest.select("_newest.*").where(f.col("value").isNotNull())
@@ -79,13 +78,13 @@ class TableTopic:
 @frozen(kw_only=True)
 class JoinOptions:
     """
-    What to join, and where to.
+    What to join, and the outputs.
 
     :ivar left: the stream.
-    :ivar right: another, or a table.
-    :ivar on: what must be equal: expressions of the left side and of the right side, such as ``{"user": "id"}``.
-    :ivar before, after: of streams: how much earlier or later the right event may be, such as ``1 hour``.
-    :ivar kind: ``inner``; ``left`` has events without a partner too, of streams when none can come any more.
+    :ivar right: another stream, or a table.
+    :ivar on: the keys: expressions of the left and of the right side, such as ``{"user": "id"}``.
+    :ivar before, after: for streams: how much earlier or later the right event may be, such as ``1 hour``.
+    :ivar kind: ``inner``; ``left`` also has events without a match; for streams, once none can come any more.
     :ivar select: the columns, expressions by name, of ``l`` and ``r``: ``{"user": "l.user", "paid": "r.amount"}``.
     :raise OptionError: something is wrong or missing.
     """
@@ -115,7 +114,7 @@ class JoinOptions:
 
     @property
     def identity(self) -> dict[str, str]:
-        """What events that wait for a partner depend on; with a table, none waits."""
+        """The settings that Spark's state of waiting events depends on; with a table there is none."""
         if isinstance(self.right, TableTopic):
             return {"topics": self.left.topics, "table": topics_of(self.right.source)}
         return {
@@ -133,7 +132,7 @@ class JoinOptions:
 
 def joined(left: DataFrame, right: DataFrame, options: JoinOptions) -> DataFrame:
     """
-    The join of two streams, or of a stream, or a batch of it, and a table.
+    The join of two streams, or of a stream (or one of its batches) and a table.
 
     :raise OptionError: an expression is wrong.
     """
@@ -164,14 +163,14 @@ def query_of(spark: SparkSession, options: JoinOptions, late: LateWatermark | No
     """
     The join as a query.
 
-    :param late: counts events that are too late to be joined with another stream.
+    :param late: has the watermark by which late events of two streams are counted.
     :raise OptionError: an expression is wrong.
-    :raise PipelineError: the topic that is the table is not there.
+    :raise PipelineError: the table's topic does not exist.
     """
     right = options.right
     if isinstance(right, Stream):
         rows = joined(options.left.events(spark, late=late), right.events(spark, "right", late), options)
-        # Of other types, events that wait could not be read.
+        # Waiting events could not be read with other types.
         identity = {**options.identity, "result": rows.schema.simpleString()}
         return Query(
             name="join",
@@ -186,7 +185,7 @@ def query_of(spark: SparkSession, options: JoinOptions, late: LateWatermark | No
         Lookup(read_options(table.source, streaming=False)).topics()
     except ApiError as e:
         raise PipelineError(f"the table cannot be read: {e}") from e
-    joined(left, table.rows(spark), options)  # What is wrong is said before the first batch.
+    joined(left, table.rows(spark), options)  # Finds wrong expressions before the first batch.
 
     def each(batch: DataFrame) -> DataFrame:
         return joined(batch, table.rows(batch.sparkSession), options)
@@ -203,10 +202,10 @@ def query_of(spark: SparkSession, options: JoinOptions, late: LateWatermark | No
 
 def run(spark: SparkSession, options: JoinOptions, watch: Watch | None = None) -> StreamReport:
     """
-    Write what belongs together.
+    Run the join, and write its rows to the outputs.
 
     :raise OptionError: an option is wrong.
-    :raise TooManyLate: more events were late than may be.
+    :raise TooManyLate: more events were late than allowed.
     :raise PipelineError: the query failed; the next run goes on.
     """
     from logbus.pipeline.jobs.late_watermark import LateWatermark

@@ -1,8 +1,8 @@
 """
-Late events: how many a query may leave out, and what to say when there are more. Pure.
+Counts late events of a query, and fails the query if there are too many. Pure.
 
-A late event belongs to a window that was written already, or comes too late to be joined. Spark drops it, and goes on.
-A query that drops more than a share of its events has wrong results: it fails.
+A late event belongs to a window that was already written, or comes too late to be joined. Spark drops it silently. A
+query that drops more than a given share of its events fails, since its results are wrong.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from logbus.pipeline.jobs.durations import in_words
 
 DEFAULT_SHARE = 0.01
 FEW = 1000
-"""A run that is not over is judged as if it had read so many events: one late event of the first ten says little."""
+"""A running query is judged as if it had read at least this many events: a late one of the first ten says little."""
 
 _MILLISECOND, _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
 
 
 class TooManyLate(PipelineError):
     """
-    A query left out more events than it may; what it has written lacks them.
+    A query dropped more late events than allowed; its results lack them.
 
-    :ivar report: what the run has done, as JSON has it.
+    :ivar report: the report of the run, as JSON.
     """
 
     def __init__(self, problem: str, report: Mapping[str, Any]) -> None:
@@ -39,7 +39,9 @@ class TooManyLate(PipelineError):
 
 def check_share(share: float) -> None:
     """
-    :raise OptionError: it is no share.
+    Check the option ``max_late_share``.
+
+    :raise OptionError: it is not from 0 to 1.
     """
     if not 0 <= share <= 1:
         raise OptionError(f"max_late_share is {share}; it takes a share of the events, from 0 to 1, such as 0.01")
@@ -48,11 +50,11 @@ def check_share(share: float) -> None:
 @define
 class LateEvents:
     """
-    The count of a run.
+    The late events of a run.
 
-    :ivar events: read and readable;  ``late``: those of them that were dropped.
-    :ivar behind: microseconds by which the watermark was beyond what the latest of them would have needed: with one
-        that is longer by more, none would be late.
+    :ivar events: read and parsed;  ``late``: those of them that were dropped.
+    :ivar behind: the most microseconds by which an event was late: with a watermark delay that is longer by more than
+        this, none would be late.
     """
 
     events: int = 0
@@ -61,7 +63,7 @@ class LateEvents:
 
     @property
     def share(self) -> float:
-        """Of the events, how many were late; from 0 to 1."""
+        """The share of late events, from 0 to 1."""
         return self.late / self.events if self.events else 0.0
 
     def add(self, events: int, late: int, behind: int) -> None:
@@ -75,32 +77,32 @@ class LateEvents:
         Whether a run has to fail.
 
         :param most: the share that may be late.
-        :param left: offsets that are there and not read yet. A run that reads a backlog in several batches fails as
-            soon as it is sure to fail at its end.
-        :param is_over: whether all is read that was to be.
+        :param left: offsets not read yet. A run that reads a backlog in several batches fails as soon as it is certain
+            to fail at its end.
+        :param is_over: whether the run has read everything.
         """
         return self.late > most * (self.events if is_over else max(self.events + left, FEW))
 
 
 def counted(ours: int, dropped: int) -> int:
     """
-    The late events of a batch.
+    The number of late events of a batch.
 
-    :param ours: events older than the watermark that Spark is known to use.
-    :param dropped: rows that Spark says to have dropped. These are sums of events where it adds up before it looks at
-        the watermark; there are none if and only if there are no late events. If that does not hold, Spark uses another
-        watermark than we know of, and its own number is the better one.
+    :param ours: events older than the watermark that we read from Spark's checkpoint.
+    :param dropped: Spark's number of dropped rows. After a partial aggregation, a row stands for several events; but
+        it is zero if and only if no event is late. If that does not hold for ``ours``, Spark used another watermark,
+        and its own number is used.
     """
     return ours if bool(ours) == bool(dropped) else dropped
 
 
 def explained(found: LateEvents, most: float, watermark: int, is_limited: bool, earlier: bool = False) -> str:
     """
-    The error of a run.
+    The error message of a run with too many late events.
 
-    :param watermark: microseconds: what the query has now.
-    :param is_limited: whether ``maxOffsetsPerTrigger`` cuts a backlog into batches.
-    :param earlier: whether it was an earlier run of the query that failed.
+    :param watermark: the query's watermark delay, in microseconds.
+    :param is_limited: whether ``maxOffsetsPerTrigger`` divides a backlog into batches.
+    :param earlier: whether an earlier run of the query failed.
     """
     told = (
         f"{found.late} of the {found.events} events{' that an earlier run has read' if earlier else ''} were late "
@@ -119,7 +121,7 @@ def explained(found: LateEvents, most: float, watermark: int, is_limited: bool, 
 
 
 def rounded_up(duration: int) -> int:
-    """Microseconds, as whole days, hours, minutes or seconds: at least as long, and by a fraction longer at most."""
+    """Round microseconds up to whole seconds, or, if they are long, to whole minutes, hours or days."""
     for unit, least in ((_DAY, 30 * _DAY), (_HOUR, 3 * _DAY), (_MINUTE, 3 * _HOUR)):
         if duration >= least:
             return -(-duration // unit) * unit

@@ -1,10 +1,10 @@
 """
-The watermark by which Spark drops late events, as a column of the events, so that they can be counted.
+Adds the watermark by which Spark drops late events as a column, so that late events can be counted.
 
-Spark drops rows of a batch that are older than the watermark of the batch before, and counts them after it has added
-up those of a window: its ``numRowsDroppedByWatermark`` says nothing about events. No expression of Spark's has that
-watermark. So the driver writes it to a file before a batch is planned, the process that plans the batch hands it to
-the tasks, and they add it to the rows.
+Spark drops rows older than the watermark of the previous batch, and counts them after partial aggregation: its
+``numRowsDroppedByWatermark`` does not count events. No Spark expression returns that watermark. So the driver writes
+it to a file before a batch is planned, the process that plans the batch passes it to the tasks, and they add it to the
+rows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ OPTION = "latewatermarkfile"
 @frozen
 class LateWatermark:
     """
-    :ivar path: a file of this machine, on which Spark's driver plans batches.
+    The file with the watermark of the next batch.
+
+    :ivar path: a local file of the driver, where Spark plans batches.
     """
 
     path: Path
@@ -50,21 +52,21 @@ class LateWatermark:
     @classmethod
     @contextmanager
     def made(cls) -> Iterator[LateWatermark]:
-        """One for a run of a query."""
+        """A temporary file for a run of a query."""
         with tempfile.TemporaryDirectory(prefix="logbus-") as directory:
             made = cls(Path(directory) / "watermark")
             made.set(0)
             yield made
 
     def set(self, ms: int) -> None:
-        """Have the next batch be planned with it; milliseconds since 1970."""
+        """Write the watermark for the next batch, in milliseconds since 1970."""
         draft = self.path.with_suffix(".draft")
         draft.write_text(str(ms))
         os.replace(draft, self.path)
 
     def look(self, checkpoint: Files) -> None:
         """
-        Take it from the last batch that is done, before a query starts.
+        Take the watermark from the last finished batch in the checkpoint, before a query starts.
 
         :raise PipelineError: the checkpoint is damaged.
         """
@@ -73,7 +75,7 @@ class LateWatermark:
 
     def after(self, checkpoint: Files, batch: int) -> None:
         """
-        Take it from a batch that is as good as done.
+        Take the watermark from a batch whose outputs are written.
 
         :raise PipelineError: the checkpoint is damaged.
         """
@@ -82,9 +84,9 @@ class LateWatermark:
 
 def watermark_of(checkpoint: Files, batch: int) -> int:
     """
-    The watermark of a batch in milliseconds, as Spark keeps it (``OffsetSeqLog``): 0 if there was none.
+    The watermark of a batch in milliseconds, from Spark's ``OffsetSeqLog``; 0 if there was none.
 
-    :raise PipelineError: it is not there.
+    :raise PipelineError: the file does not have it.
     """
     try:
         return int(json.loads(checkpoint.read(f"offsets/{batch}").splitlines()[1])["batchWatermarkMs"])
@@ -94,7 +96,7 @@ def watermark_of(checkpoint: Files, batch: int) -> int:
 
 class LateWatermarkSource(DataSource):
     """
-    ``format("logbus")`` for streams, with a column more: the watermark in microseconds since 1970. The option
+    ``format("logbus")`` for streams with an additional column: the watermark in microseconds since 1970. The option
     :data:`OPTION` names the file.
     """
 
@@ -129,12 +131,12 @@ class _Reader(LogbusStreamReader):
         self._file = file
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """In the process that plans."""
+        """Read the watermark, in the process that plans, and pass it to the tasks."""
         micros = int(Path(self._file).read_text()) * 1000
         return [InputPartition((each.value, micros)) for each in super().partitions(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """In a worker."""
+        """Read rows in a worker, and add the column."""
         wanted, micros = partition.value
         for rows in read_partition(self._options, wanted):
             yield rows.append_column(LATE_WATERMARK, pa.repeat(pa.scalar(micros, pa.int64()), rows.num_rows))

@@ -1,13 +1,13 @@
 """
-Load topics into a table of Parquet files, each offset exactly once.
+The load job: loads topics into a table of Parquet files, each offset exactly once.
 
-The job asks the brokers what there is, takes from it what the table has, and loads the rest, batch by batch: a batch is
-some range of each partition, which Spark reads and writes to files, and one commit names both, the files and the ranges
-(:mod:`logbus.pipeline.lake.table`). So it does not matter when and how often it is killed, in which order ranges are
-loaded, or whether a range was loaded before: what is missing is loaded. There is no other state, and no checkpoint.
+The job gets the available offsets from the brokers, subtracts those in the table, and loads the rest, batch by batch. A
+batch is a range of each partition, which Spark reads and writes to files; one commit names the files and the ranges
+(:mod:`logbus.pipeline.lake.table`). So the job may be killed at any time, and ranges may be loaded in any order: a run
+loads the offsets that are missing. There is no other state, and no checkpoint.
 
-What is promised: of the offsets that commits name, each record is in the table once, or in its quarantine once. Two
-jobs on one table cannot both commit: the one that began last goes on, the other ends with :exc:`.TakenOver`.
+Guarantee: of the offsets that commits name, each record is once in the table or once in its quarantine. Two jobs cannot
+both commit to one table: the one that started last continues, the other ends with :exc:`.TakenOver`.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ if TYPE_CHECKING:
 @frozen(kw_only=True)
 class LoadOptions:
     """
-    What to load, and where.
+    What to load, and where to.
 
-    :ivar source: options of ``format("logbus")``: what to read, where to begin and to end, and how to connect. Unless
-        they say otherwise, reading is ``read_committed``.
+    :ivar source: options of ``format("logbus")``: topics, start and end positions, connection. By default reading is
+        ``read_committed``.
     :ivar table: a directory or URL.
-    :ivar payload: what to make of the values.
-    :ivar batch_offsets: offsets of one batch, about.
-    :ivar follow: when all is loaded, wait for so many seconds and look for more; None: end then.
-    :ivar compact: after so many batches, and at the end, make few large files of many small ones; 0: never.
-    :ivar late_after: seconds: an event that is older than its record by more is counted as late. It goes where its time
-        says, as any other.
-    :raise OptionError: something is wrong; it names what, and what would be right.
+    :ivar payload: how values are parsed.
+    :ivar batch_offsets: the approximate number of offsets of a batch.
+    :ivar follow: when all is loaded, wait this many seconds and look for more; None: end.
+    :ivar compact: compact the table after this many batches, and at the end; 0: never.
+    :ivar late_after: seconds: an event is counted as late if it is older than its record by more. It is stored by its
+        time, like any other.
+    :raise OptionError: an option is wrong; it names the option, and what it takes.
     """
 
     source: Mapping[str, str]
@@ -90,14 +90,14 @@ _LONGEST = 1e11
 @define
 class LoadReport:
     """
-    What a run has done.
+    The result of a run.
 
-    :ivar records: rows it has committed;  ``quarantined``: those that could not be read;  ``late``: see the option.
-    :ivar offsets: how many offsets it has committed: some have no record.
-    :ivar files: that it has written;  ``bytes``: their size.
-    :ivar compacted: files that larger ones have taken the place of.
-    :ivar lost: ranges that were not there any more, by partition: the first offset, and the one behind the last.
-    :ivar stopped: whether it was asked to stop.
+    :ivar records: committed rows;  ``quarantined``: those whose value could not be read;  ``late``: see the option.
+    :ivar offsets: committed offsets, some of which have no record.
+    :ivar files: written files;  ``bytes``: their size.
+    :ivar compacted: files that were replaced by larger ones.
+    :ivar lost: ranges that were gone, by partition: the first offset, and the one after the last.
+    :ivar stopped: whether the job was asked to stop.
     """
 
     table: str
@@ -121,9 +121,9 @@ class LoadReport:
 @frozen
 class Remaining:
     """
-    What a load would do now.
+    The offsets that a load would load now.
 
-    :ivar offsets: how many, by partition;  ``lost``: those of which are gone.
+    :ivar offsets: how many, by partition;  ``lost``: how many are gone.
     """
 
     table: str
@@ -137,15 +137,15 @@ class Remaining:
 
 def run(spark: SparkSession, options: LoadOptions, watch: Watch | None = None) -> LoadReport:
     """
-    Load what is missing.
+    Load the missing offsets.
 
-    Topics, offsets and schemas are looked at before the table is touched. While the job runs, the session has the
+    Topics, offsets and schemas are checked before the table is changed. While the job runs, the session has the
     settings of :data:`.writing.SETTINGS`.
 
-    :raise OptionError: the payload's schema is none, or offsets name partitions that there are not.
-    :raise TakenOver: another job loads into the table.
-    :raise DataLossFound: offsets that were to be loaded are gone, and ``failOnDataLoss`` is not false.
-    :raise LakeError: the table is damaged, of another schema, or of another topic of the same name.
+    :raise OptionError: the payload's schema is invalid, or offsets name partitions that do not exist.
+    :raise TakenOver: another job has claimed the table.
+    :raise DataLossFound: offsets to be loaded are gone, and ``failOnDataLoss`` is not false.
+    :raise LakeError: the table is damaged, has another schema, or a topic was recreated.
     """
     load = _Load(spark, options, watch or Watch(), Table.at(spark, options.table))
     with settings(spark):
@@ -157,7 +157,7 @@ def run(spark: SparkSession, options: LoadOptions, watch: Watch | None = None) -
 
 
 def remaining(spark: SparkSession, options: LoadOptions) -> Remaining:
-    """What a load would load now; nothing is changed, in the table or elsewhere."""
+    """The offsets that a load would load now; nothing is changed."""
     table = Table.at(spark, options.table)
     wanted = Offers(options.reading, table.files.url).look(table.state).wanted
     return Remaining(
@@ -205,7 +205,7 @@ class _Load:
         return self.report
 
     def look(self) -> Offer:
-        """What there is; what of it is lost is noted in the table, and not asked for again."""
+        """Plan what to load; lost offsets are committed to the table, and not requested again."""
         offer = self.offers.look(self.table.state)
         sentences = [*offer.losses]
         if not offer.wanted:
@@ -222,7 +222,7 @@ class _Load:
         return offer
 
     def shrunk(self, wanted: Mapping[TopicPartition, Wanted]) -> dict[TopicPartition, Wanted]:
-        """What is wanted after a commit."""
+        """The wanted offsets after a commit."""
         held = self.table.state.held
         return {
             each: Wanted(held=held(*each), log_start=of.log_start, start=of.start, end=of.end)
@@ -230,7 +230,7 @@ class _Load:
         }
 
     def load(self, offer: Offer) -> None:
-        """All that is offered now, unless asked to stop."""
+        """Load all planned offsets, batch by batch, unless asked to stop."""
         from pyspark.errors import PySparkException
 
         wanted = offer.wanted
@@ -243,7 +243,7 @@ class _Load:
             except PySparkException as e:
                 if not self.watch.wait(0):
                     raise
-                # Whoever stops a job may stop Spark's processes with it.
+                # A supervisor may stop Spark's processes together with the job.
                 self.watch.tell(f"the batch under way was given up, and is left to the next run: {gist(str(e))}")
                 return
             wanted = self.shrunk(wanted)

@@ -1,9 +1,9 @@
 """
-Check that topics of two clusters hold the same records.
+The mirror job: checks that topics of two clusters hold the same records.
 
-A record is its key, value, headers and, unless that is not wanted, its time. Offsets do not matter, as a copy has its
-own; partitions do, unless that is not wanted. Each side may have a record several times: it must be there as often on
-the other. Records are compared by 128 bits of their hash.
+Records are equal if their key, value, headers, partition and time are; partition and time can be left out. Offsets are
+ignored, since a mirror has its own. A record that occurs several times must occur as often on the other side. Records
+are compared by a 128-bit hash.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ class MirrorOptions:
     """
     What to compare.
 
-    :ivar source: options of ``format("logbus")`` for the original;  ``mirror``: for the copy. Unless they say
-        otherwise, what is committed is read.
-    :ivar rename: the copy's names of topics, by the original's, where they differ.
+    :ivar source: options of ``format("logbus")`` for the original;  ``mirror``: for the copy. By default only committed
+        records are read.
+    :ivar rename: the copy's topic names, by the original's, where they differ.
     :ivar partitions: whether a record must be in the partition of the same number.
     :ivar timestamps: whether it must have the same time.
-    :ivar since_ms, until_ms: records of the times in between, in milliseconds since 1970. Where records still come in,
-        let it end in the past.
-    :ivar late: seconds: by how much a record may lie behind later ones, and still be found when it ends in the past.
-    :ivar compacted: whether only the last record of each key counts, and none whose value is null: sides are compacted
-        at different times.
-    :ivar examples: differences that are shown of each topic and side.
+    :ivar since_ms, until_ms: compare records with times in between, in milliseconds since 1970. While records are
+        being written, choose an end in the past.
+    :ivar late: seconds by which a record may be older than earlier ones of its partition; that much more is read after
+        ``until_ms``.
+    :ivar compacted: compare only the last record of each key, and no null values, since the sides are compacted at
+        different times.
+    :ivar examples: the number of differences to show for each topic and side.
     :raise OptionError: an option is wrong.
     """
 
@@ -108,10 +109,10 @@ class MirrorOptions:
 @frozen
 class Difference:
     """
-    Where one of the records is that the other side lacks.
+    The position of a record that the other side lacks, or has less often.
 
     :ivar at_ms: its time, in milliseconds since 1970.
-    :ivar more: how many more of them there are on this side.
+    :ivar more: how many more of it there are on this side.
     """
 
     partition: int
@@ -123,10 +124,10 @@ class Difference:
 @frozen
 class TopicMirror:
     """
-    A topic, by its name in the original.
+    The result for one topic, by its name in the original.
 
-    :ivar source, mirror: records on both sides.
-    :ivar missing: records that the copy lacks;  ``extra``: that it has and the original has not, or has less often.
+    :ivar source, mirror: the number of records on either side.
+    :ivar missing: records that the copy lacks;  ``extra``: records that the original lacks.
     :ivar source_partitions, mirror_partitions: 0: this side has no such topic.
     """
 
@@ -142,20 +143,20 @@ class TopicMirror:
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing differs; how many partitions there are is no difference."""
+        """Whether the records are equal; the number of partitions may differ."""
         is_there = self.source_partitions > 0 and self.mirror_partitions > 0
         return is_there and not self.missing and not self.extra
 
 
 @frozen
 class MirrorReport:
-    """All topics, by name."""
+    """The result for all topics, sorted by name."""
 
     topics: tuple[TopicMirror, ...]
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing differs."""
+        """Whether all topics are equal."""
         return all(each.is_same for each in self.topics)
 
     def as_json(self) -> dict[str, Any]:
@@ -165,9 +166,9 @@ class MirrorReport:
 
 def run(spark: SparkSession, options: MirrorOptions, watch: Watch | None = None) -> MirrorReport:
     """
-    Compare.
+    Compare the topics.
 
-    :raise PipelineError: a topic that is named is not there, or no topic is of the pattern.
+    :raise PipelineError: a named topic does not exist, or no topic matches the pattern.
     :raise Stopped: it was asked to stop.
     """
     watch = watch or Watch()
@@ -211,7 +212,7 @@ def run(spark: SparkSession, options: MirrorOptions, watch: Watch | None = None)
 
 
 def _named(reading: SourceOptions) -> set[str] | None:
-    """The topics that are named; None: a pattern says which."""
+    """The named topics; None: they are given by a pattern."""
     if isinstance(reading.selection, SubscribePattern):
         return None
     if isinstance(reading.selection, Subscribe):

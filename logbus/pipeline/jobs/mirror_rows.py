@@ -1,7 +1,7 @@
 """
-The records of two clusters as hashes, and how often each side has each.
+Hashes the records of two clusters, and counts each hash on either side.
 
-One shuffle brings equal records together; of those that are as often on both sides nothing is kept but the numbers.
+One shuffle brings equal records together. Of records that occur as often on both sides only the counts are kept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SIDES = ("source", "mirror")
 
 Place = tuple[int, int, int, int]
-"""Partition, offset and time of a record, and how many more of its kind there are than on the other side."""
+"""Partition, offset and time of a record, and how many more of it there are than on the other side."""
 
 
 def rows(
@@ -31,15 +31,15 @@ def rows(
     """
     The records of one side: ``topic``, ``first`` and ``second`` (their hash), and ``place``.
 
-    :param span: the times they lie between, in milliseconds since 1970.
-    :param names: what topics are called here, by their own names.
+    :param span: the start and end of the records' times, in milliseconds since 1970.
+    :param names: the original's topic names, by this side's.
     """
     from pyspark.sql import functions as f
 
     records = spark.read.format("logbus").options(**source).load()
     at_ms = f.unix_millis("timestamp")
     since, until = span
-    # Offsets say it roughly: records need not lie in the order of their times.
+    # The source's offsets are approximate, since records need not be in the order of their times.
     if since is not None:
         records = records.where(at_ms >= since)
     if until is not None:
@@ -47,10 +47,10 @@ def rows(
     topic: Column = f.col("topic")
     for theirs, ours in names.items():
         topic = f.when(f.col("topic") == theirs, ours).otherwise(topic)
-    # A hash passes nulls over: an empty value is told from none by a column of its own.
+    # A hash ignores nulls: a column of its own tells null from an empty value.
     parts = [f.col("key").isNull(), f.col("key"), f.col("value").isNull(), f.col("value")]
     if "headers" in records.columns:
-        # JSON tells a header without content from an empty one, and has content in base64.
+        # JSON distinguishes null from empty content, which is in base64.
         parts.append(f.coalesce(f.to_json("headers"), f.lit("")))
     if partitions:
         parts.append(f.col("partition"))
@@ -63,7 +63,7 @@ def rows(
     )
     if not compacted:
         return records.select(topic.alias("topic"), *hashed)
-    # A record without a key is the last of its own.
+    # Each record without a key counts.
     alone = f.when(f.col("key").isNull(), f.col("offset"))
     last = records.groupBy(topic.alias("topic"), "partition", "key", alone).agg(
         f.max_by(f.struct(f.col("value").isNull().alias("is_deleted"), *hashed), "offset").alias("last")
@@ -73,7 +73,7 @@ def rows(
 
 def compared(source: DataFrame, mirror: DataFrame) -> DataFrame:
     """
-    How often each record is on either side: ``topic``, ``source``, ``mirror``, and where they differ ``place``, on the
+    The count of each record on either side: ``topic``, ``source``, ``mirror``, and if they differ ``place``, on the
     side that has more.
     """
     from pyspark.sql import functions as f
@@ -92,7 +92,7 @@ def compared(source: DataFrame, mirror: DataFrame) -> DataFrame:
 
 
 def totals_of(both: DataFrame) -> dict[str, dict[str, int]]:
-    """By topic: ``source`` and ``mirror``, and how many are ``missing`` in the mirror, and ``extra`` in it."""
+    """By topic: the records in ``source`` and ``mirror``, and those ``missing`` and ``extra`` in the mirror."""
     from pyspark.sql import functions as f
 
     missing = f.greatest(f.col("source") - f.col("mirror"), f.lit(0))
@@ -107,7 +107,7 @@ def totals_of(both: DataFrame) -> dict[str, dict[str, int]]:
 
 
 def examples_of(both: DataFrame, count: int) -> dict[tuple[str, str], list[Place]]:
-    """So many differences of each topic and side, by their place."""
+    """The first ``count`` differences of each topic and side, by their position."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

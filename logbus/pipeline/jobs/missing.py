@@ -1,6 +1,4 @@
-"""
-What of topics is to be loaded next: what is wanted and not in the table; pure.
-"""
+"""Computes which offsets a load has to read next: those wanted and not in the table. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +14,11 @@ from logbus.pipeline.source.planning import limited
 @frozen(kw_only=True)
 class Wanted:
     """
-    Of a partition.
+    The offsets of a partition that a load wants.
 
-    :ivar held: what is in the table, or known to be lost.
-    :ivar log_start: the first offset that the brokers still have.
-    :ivar start: from where on it is wanted;  ``end``: up to where, at most the end that it has.
+    :ivar held: those in the table, or known to be lost.
+    :ivar log_start: the log start offset.
+    :ivar start: the first wanted;  ``end``: after the last wanted, at most the end offset.
     """
 
     held: Offsets
@@ -31,9 +29,9 @@ class Wanted:
     @property
     def lost(self) -> Offsets:
         """
-        What is wanted, and is not there any more.
+        The wanted offsets that are gone.
 
-        Who asks for the oldest, or for a time, means what is there at first, and everything after it ever since.
+        A start of "earliest", or by time, means the offset at the first load, and all offsets after it.
         """
         start = self.start
         if start >= self.log_start:
@@ -42,16 +40,16 @@ class Wanted:
 
     @property
     def missing(self) -> Offsets:
-        """What is to be loaded."""
+        """The offsets to load."""
         start = max(self.start, self.log_start)
         return Offsets.of((start, max(start, self.end))) - self.held
 
 
 def next_batch(wanted: Mapping[TopicPartition, Wanted], limit: int) -> dict[TopicPartition, Range]:
     """
-    One range of each partition that misses some, the oldest; together about ``limit`` offsets.
+    The first missing range of each partition; together about ``limit`` offsets.
 
-    Partitions share the limit in proportion to their ranges, so that all are done at about the same time.
+    Partitions share the limit in proportion to their ranges, so that all finish at about the same time.
     """
     first = {each: missing.ranges[0] for each, of in wanted.items() if (missing := of.missing)}
     ends = limited(

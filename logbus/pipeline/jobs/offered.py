@@ -1,4 +1,4 @@
-"""What brokers offer to a load, beside what its table has."""
+"""Plans a load: compares the brokers' offsets with those in the table."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ from logbus.pipeline.source.positions import LATEST, AtOffsets, AtTimes, Positio
 @frozen
 class Offer:
     """
+    What to load.
+
     :ivar wanted: by partition.
-    :ivar ids: the topics' ids, of those that have one.
-    :ivar losses: sentences about what cannot be loaded any more.
+    :ivar ids: the ids of topics; empty for brokers without topic ids.
+    :ivar losses: sentences about data loss.
     """
 
     wanted: Mapping[TopicPartition, Wanted]
@@ -32,7 +34,7 @@ class Offer:
 @define
 class Offers:
     """
-    What is asked of the brokers, again and again.
+    Makes plans from the brokers' present offsets.
 
     :param reading: what to load.
     :param url: of the table, for errors.
@@ -49,11 +51,11 @@ class Offers:
 
     def look(self, state: State) -> Offer:
         """
-        Ask what there is.
+        Make a plan.
 
-        :raise DataLossFound: some of it is gone, and that is to be an error.
-        :raise LakeError: a topic is not the one that is in the table.
-        :raise ApiError: a topic is not there.
+        :raise DataLossFound: offsets are gone, and ``failOnDataLoss`` is set.
+        :raise LakeError: a topic was recreated since it was loaded.
+        :raise ApiError: a topic does not exist.
         """
         topics = self._lookup.topics()
         partitions = self._lookup.partitions(topics)
@@ -92,7 +94,7 @@ class Offers:
 
     def check_ids(self, before: Mapping[str, str]) -> None:
         """
-        See that topics are still those that they were.
+        Check that topics still have the same ids.
 
         :raise LakeError: one was deleted and created again.
         """
@@ -117,21 +119,21 @@ class Offers:
     ) -> dict[TopicPartition, int]:
         known = list(partitions)
         if isinstance(position, (AtOffsets, AtTimes)):
-            # Partitions that have come since cannot have been named: they are read from their beginning, without end.
+            # Options cannot name partitions added since: they are read from their start, without an end.
             assert self._first is not None
             known = [each for each in partitions if each in self._first]
         new = dict.fromkeys(partitions, 2**63 - 1) if ending else log_starts
         return {**new, **self._lookup.resolve(position, known, ending=ending)}
 
     def _moved_back(self, held: Mapping[TopicPartition, int], lasts: Mapping[TopicPartition, int]) -> list[str]:
-        """Partitions that end before what the table has of them: what comes next gets offsets that it has already."""
+        """Messages about partitions that end before their loaded offsets: new records get offsets loaded already."""
         behind = {each: end for each, end in held.items() if end > lasts[each]}
         for attempt in range(1 + self.reading.end_retries):
             if not behind:
                 break
             if attempt:
                 self._sleep(self.reading.end_retry_interval)
-            # Not only what is committed: the table may have been loaded with all there was.
+            # With uncommitted records, since the table may have been loaded with read_uncommitted.
             now = self._lookup.brokers.offsets(dict.fromkeys(behind, LATEST), False)
             behind = {each: end for each, end in behind.items() if end > now[each].offset}
         return [f"{each} ends before offset {end}, up to which it was loaded" for each, end in sorted(behind.items())]

@@ -1,8 +1,8 @@
 """
-Where the batches of a stream go: topics and tables, each batch once.
+The outputs of streaming queries, topics and tables; each batch is written once.
 
-Spark may ask for a batch again after a failure. Both kinds of output note the number of the last batch together with
-its rows, in one transaction or one commit, and pass over what they have.
+Spark may repeat a batch after a failure. Both outputs save the number of the last batch together with its rows, in one
+transaction or one commit, and skip batches that they have.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ _JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.
 
 
 class Output(Protocol):
-    """Something that takes batches."""
+    """An output of a streaming query."""
 
     def open(self, spark: SparkSession, columns: Sequence[str]) -> None:
         """
-        Called once, before the first batch.
+        Open the output; called once, before the first batch.
 
-        :param columns: that the rows will have.
-        :raise OptionError: one that is needed is not among them.
-        :raise PipelineError: the output is not there.
+        :param columns: of the rows.
+        :raise OptionError: a needed column is missing.
+        :raise PipelineError: the output does not exist.
         """
 
     def write(self, rows: DataFrame, query: str, number: int) -> None:
         """
-        Take a batch, unless it was taken already.
+        Write a batch, unless it was written already.
 
-        :param rows: at least one; they are kept, and can be read several times.
-        :param query: what Spark calls the query, over all restarts.
-        :param number: of the batch; the same one may come again.
+        :param rows: at least one; they are cached, and can be read several times.
+        :param query: Spark's id of the query, which is the same after restarts.
+        :param number: of the batch; the same one may be repeated.
         """
 
 
 @frozen
 class ToTopic:
     """
-    JSON objects in a topic, by transactions.
+    Writes rows as JSON objects to a topic, in transactions.
 
-    :ivar options: of ``format("logbus")``: ``topic``, how to connect and to produce.
-    :ivar key: columns of which the records' keys are made, as a JSON object; all rows of a key go to one partition.
-    :ivar tasks: that write; it stays the same while the query lives. Each has a transaction: with one a batch appears
-        as a whole, and a batch that comes again may differ from what it was before it was committed.
+    :ivar options: of ``format("logbus")``: ``topic``, connection and producer settings.
+    :ivar key: columns of the records' keys, which are JSON objects; all rows of a key go to one partition.
+    :ivar tasks: the number of writing tasks; it must not change while the query exists. Each has a transaction: with
+        one task a batch becomes visible as a whole, and a repeated batch may have other rows.
     :raise OptionError: an option is wrong.
     """
 
@@ -103,7 +103,7 @@ class ToTopic:
 @define(eq=False)
 class ToTable:
     """
-    A table of Parquet files (:mod:`logbus.pipeline.lake.table`).
+    Writes rows to a table of Parquet files (:mod:`logbus.pipeline.lake.table`).
 
     :param url: a directory or URL.
     :param partitioned_by: columns whose values are directories.
@@ -127,7 +127,7 @@ class ToTable:
         """
         See :class:`Output`.
 
-        :raise LakeError: the rows are of another schema than the table, or do not get where the table is.
+        :raise LakeError: the rows' schema does not fit the table's, or the workers cannot write to it.
         """
         table = self._table
         assert table is not None, "open() comes first"
@@ -147,7 +147,7 @@ class ToTable:
 
 
 def column(name: str) -> Any:
-    """The column of just this name, whatever characters are in it."""
+    """The column with this name, whatever characters are in it."""
     from pyspark.sql import functions as f
 
     quoted = name.replace("`", "``")

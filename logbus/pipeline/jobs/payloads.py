@@ -1,8 +1,8 @@
 """
-What a load makes of records' values: bytes as they are, or columns that a schema names.
+Payloads: how records' values become columns; raw bytes, or JSON objects with a schema.
 
-A payload adds to the source's rows the columns of the event, the event's time, and the reason why a value could not be
-read, which is null where it could. Before anything is read, :meth:`Payload.check` says whether that can work at all.
+A payload adds to the source's rows the columns of the event, its time, and the reason why the value could not be read,
+which is null if it could. :meth:`Payload.check` finds errors before anything is read.
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ REASON = "_reason"
 EVENT = "_event"
 TIME = "_time"
 METADATA = ("topic", "partition", "offset", "timestamp", "key")
-"""The source's columns that are kept beside the event's."""
+"""The source's columns that are kept with the event's."""
 
 HEADERS = "headers"
 RECORD_COLUMNS = (*METADATA, HEADERS, "timestampType")
-"""Columns that events have beside their own."""
+"""Column names that are reserved for the record's own columns."""
 
 _CORRUPT = "_corrupt"
 
 
 class Payload(Protocol):
     """
+    How values are parsed.
+
     :ivar reason: the column that says why a value could not be read.
     :ivar time: the column with the event's time.
     """
@@ -45,9 +47,9 @@ class Payload(Protocol):
 
     def check(self) -> None:
         """
-        Look at what only a running Spark can say.
+        Check what only a running Spark can check.
 
-        :raise OptionError: the schema is none, or has a name that is taken.
+        :raise OptionError: the schema is invalid, or has a reserved name.
         """
 
     def parsed(self, rows: DataFrame) -> DataFrame:
@@ -58,7 +60,7 @@ class Payload(Protocol):
 
     @property
     def own_columns(self) -> Sequence[str]:
-        """The columns of the event, as far as they are known before Spark runs."""
+        """The columns of the event, if they are known before Spark runs."""
 
 
 @frozen
@@ -70,7 +72,7 @@ class RawPayload:
     own_columns = ()
 
     def check(self) -> None:
-        """Nothing can be wrong with bytes."""
+        """Does nothing."""
 
     def parsed(self, rows: DataFrame) -> DataFrame:
         """See :class:`Payload`."""
@@ -79,19 +81,19 @@ class RawPayload:
         return rows.withColumn(REASON, f.lit(None).cast("string"))
 
     def columns(self, rows: DataFrame) -> list[Any]:
-        """Those of the source."""
+        """The columns of the source."""
         return [name for name in rows.columns if name != REASON]
 
 
 @frozen(kw_only=True)
 class JsonPayload:
     """
-    JSON objects, read with a schema: fields that are not in it are left out, and those that are missing are null.
+    JSON objects, read with a schema: fields that are not in it are left out, and missing ones are null.
 
-    :ivar schema: as Spark's DDL spells it, such as ``user STRING, at TIMESTAMP``.
-    :ivar event_time: the field that has the event's time; "" takes the record's.
-    :ivar into: the name of one column for the whole event; "" has a column for each field.
-    :raise OptionError: the schema is none, or has a name that is taken, or no field of the time's name.
+    :ivar schema: in Spark's DDL, such as ``user STRING, at TIMESTAMP``.
+    :ivar event_time: the field with the event's time; "": the record's time.
+    :ivar into: the name of one column for the whole event; "": a column for each field.
+    :raise OptionError: the schema is invalid, has a reserved name, or lacks the field ``event_time``.
     """
 
     schema: str
@@ -129,8 +131,8 @@ class JsonPayload:
             "allowSingleQuotes": "false",
             "allowNonNumericNumbers": "false",
         }
-        # from_json stops behind the first object. In brackets it is the one element of an array; what ends the array
-        # itself, "{}]", ends it behind as many elements however many are put behind it.
+        # from_json ignores text after the first object. In brackets the object must be the only element of an array.
+        # Text that closes the array itself, "{}]", is found by appending an element, which then does not count.
         follows = (_elements(text, "]") != 1) | (text.contains("]") & (_elements(text, ",0]") != 2))
         event = f.from_json(text, wide, options)
         rows = rows.withColumn("_read", event)
@@ -161,19 +163,19 @@ class JsonPayload:
 
 
 def _elements(text: Any, ending: str) -> Any:
-    """How many elements the array has that a text in brackets is; 0: it is none."""
+    """The number of elements of the array that a text in brackets is; 0: it is not an array."""
     from pyspark.sql import functions as f
 
     return f.coalesce(f.json_array_length(f.concat(f.lit("["), text, f.lit(ending))), f.lit(0))
 
 
 def quoted(path: str) -> str:
-    """A path of fields, such as ``page.time``, as a column's name."""
+    """Quote a path of fields, such as ``page.time``, as a column's name."""
     return ".".join(map(ticked, path.split(".")))
 
 
 def ticked(name: str) -> str:
-    """A name as SQL has it, whatever it consists of."""
+    """Quote a name for SQL, whatever characters are in it."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -188,7 +190,7 @@ def event_columns(rows: DataFrame, names: list[str], into: str) -> list[Any]:
 
 
 def raw_columns(rows: DataFrame) -> list[Any]:
-    """The columns of what could not be read, and why."""
+    """The columns of a quarantined record, with the reason."""
     from pyspark.sql import functions as f
 
     own = [each for each in (*METADATA, "value", HEADERS) if each in rows.columns]
@@ -197,9 +199,9 @@ def raw_columns(rows: DataFrame) -> list[Any]:
 
 def checked(schema: str, event_time: str, into: str) -> Any:
     """
-    The type of events.
+    The Spark type of events.
 
-    :raise OptionError: the schema is none, or has a name that is taken, or no field of the time's name.
+    :raise OptionError: the schema is invalid, has a reserved name, or lacks the field ``event_time``.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
@@ -216,10 +218,10 @@ def checked(schema: str, event_time: str, into: str) -> Any:
 
 def check_names(schema: Mapping[str, Any], event_time: str, into: str) -> None:
     """
-    Check that an event's columns can stand beside the record's.
+    Check that an event's columns do not clash with the record's, and that the time is one of them.
 
     :param schema: Spark's JSON.
-    :raise OptionError: a name is taken, or there is no time of that name.
+    :raise OptionError: a name is reserved, or there is no such time field.
     """
     names = [each["name"] for each in schema["fields"]]
     if not names:
@@ -244,9 +246,9 @@ def check_names(schema: Mapping[str, Any], event_time: str, into: str) -> None:
 
 def check_taken(names: Iterable[str], taken: Sequence[str], what: str, into: str = "") -> None:
     """
-    Check that no column of an event has the name of another column.
+    Check that no column of an event has a reserved name.
 
-    :param what: those that are taken, for the error.
+    :param what: what the reserved names are, for the error.
     :param into: the name of the one column of the event, if there is one.
     :raise OptionError: one has.
     """

@@ -1,4 +1,4 @@
-"""Says what a job is about to read, and how far Spark is while nothing else is said."""
+"""Progress messages of jobs: what is to be read, and how many tasks Spark has done."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from logbus.pipeline.jobs.watching import Watch
 
 TELL = 10.0
-"""Seconds between two looks."""
+"""Seconds between messages."""
 
 
 @contextmanager
 def progress_told(spark: SparkSession, watch: Watch, every: float = TELL) -> Iterator[None]:
     """
-    While it lasts, tell how many tasks are done of stages that take long.
+    A context in which the number of finished tasks is told for stages that take long.
 
-    :param every: seconds: of a stage that is not as old nothing is told.
+    :param every: seconds: nothing is told about a stage that takes less.
     """
     context = spark.sparkContext
     over = threading.Event()
@@ -50,9 +50,7 @@ def progress_told(spark: SparkSession, watch: Watch, every: float = TELL) -> Ite
 
 
 def tasks_done(context: SparkContext) -> tuple[set[int], str]:
-    """
-    The stages that Spark is at, and how many of their tasks are done; "": it is at none, or is not there any more.
-    """
+    """The active stages of Spark, and a message with the number of their finished tasks; "": there are none."""
     from py4j.protocol import Py4JError
 
     try:
@@ -70,12 +68,12 @@ def plan(
     topics: str, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int | None, then: str
 ) -> str:
     """
-    What is about to be read, for people.
+    A message about what is to be read.
 
     :param topics: as the options name them.
-    :param starts: a partition that is not in it is read from its beginning, which counts as 0 here.
-    :param most: offsets of a batch; None: all that there are.
-    :param then: where reading begins: "from the beginning".
+    :param starts: a partition that is not in it is read from the start, which counts as 0 here.
+    :param most: offsets of a batch; None: no limit.
+    :param then: the end of the message, such as "from the beginning".
     """
     left = sum(max(0, end - starts.get(each, 0)) for each, end in ends.items())
     batches = "" if most is None or left <= most else f", in {-(-left // most)} batches or more"
@@ -89,10 +87,10 @@ def counted(number: int, what: str) -> str:
 
 def offset_lines(content: bytes, sources: int) -> Sequence[Any]:
     """
-    The sources' offsets in a file of Spark's ``OffsetSeqLog``: behind the version and the metadata, one a line.
+    The sources' offsets in a file of Spark's ``OffsetSeqLog``: one a line, after the version and the metadata.
 
-    :param sources: how many there are.
-    :returns: None for a source that has none, and for all where they are written in another way.
+    :param sources: their number.
+    :returns: None for a source without offsets, and for all if the file has another format.
     """
     lines = content.decode(errors="replace").splitlines()[2:]
     try:

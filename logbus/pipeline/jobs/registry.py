@@ -1,4 +1,4 @@
-"""Schemas from a schema registry, for processes without a reactor: what Confluent's REST interface says of them."""
+"""A blocking client of a schema registry (Confluent's REST API), for processes without a reactor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ATTEMPTS = 5
 
 
 class RegistryFailed(PipelineError):
-    """The registry refuses, or nobody answers."""
+    """The registry returned an error, or did not answer."""
 
 
 class NoSuchSchema(RegistryFailed):
@@ -30,11 +30,11 @@ class NoSuchSchema(RegistryFailed):
 @frozen
 class Registry:
     """
-    A registry, asked anew each time: who asks, keeps what does not change.
+    A schema registry. Nothing is cached here; callers cache schemas, which never change.
 
     :ivar url: such as ``http://127.0.0.1:8080/registry``.
-    :ivar auth: name and password with a colon between; "" for none.
-    :raise OptionError: the URL is none.
+    :ivar auth: ``name:password``; "" for none.
+    :raise OptionError: the URL is invalid.
     """
 
     url: str
@@ -53,8 +53,8 @@ class Registry:
         """
         The text of an Avro schema.
 
-        :raise NoSuchSchema: there is none of this id, or it is not Avro.
-        :raise RegistryFailed: nobody answers.
+        :raise NoSuchSchema: there is none with this id, or it is not Avro.
+        :raise RegistryFailed: the registry does not answer.
         """
         found = self._get(f"/schemas/ids/{schema_id}")
         if found.get("schemaType", "AVRO") != "AVRO":
@@ -63,10 +63,10 @@ class Registry:
 
     def latest(self, subject: str) -> str:
         """
-        The text of a subject's newest version.
+        The text of a subject's latest version.
 
         :raise NoSuchSchema: there is no such subject, or it is not Avro.
-        :raise RegistryFailed: nobody answers.
+        :raise RegistryFailed: the registry does not answer.
         """
         found = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest")
         if found.get("schemaType", "AVRO") != "AVRO":

@@ -1,4 +1,4 @@
-"""Ends what Spark is at when a job that cannot stop half-way is asked to."""
+"""Cancels the Spark jobs of this thread when the pipeline job is asked to stop."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _LOOK = 0.2
 
 
 class Stopped(PipelineError):
-    """A job was asked to stop before it knew anything."""
+    """A job was stopped before it had a result."""
 
 
 @contextmanager
 def stoppable(spark: SparkSession, watch: Watch, every: float = TELL) -> Iterator[None]:
     """
-    While it lasts, a request to stop ends what this thread has Spark do, and it is told how far that is.
+    A context in which a request to stop cancels this thread's Spark jobs, and their progress is told.
 
-    :param every: seconds between two times.
-    :raise Stopped: it was asked to stop.
+    :param every: seconds between progress messages.
+    :raise Stopped: the job was asked to stop.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -40,8 +40,8 @@ def stoppable(spark: SparkSession, watch: Watch, every: float = TELL) -> Iterato
     def look() -> None:
         while not over.wait(_LOOK):
             if watch.is_stopping:
-                # Again and again: a job may begin just behind the first time. The tag is one of the context's: a
-                # session finds its own only in the thread that gave them.
+                # Repeated, since a Spark job may start just after the first time. The tag is the context's: a
+                # session's tags are visible only in the thread that added them.
                 context.cancelJobsWithTag(tag)
 
     context.addJobTag(tag)

@@ -1,4 +1,4 @@
-"""One streaming query: rows in, outputs that take each batch once, and a checkpoint that remembers how far it is."""
+"""Runs a streaming query with a checkpoint, and writes each of its batches once to the outputs."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     from logbus.pipeline.jobs.late_watermark import LateWatermark
 
 NOTE = "logbus.json"
-"""In a checkpoint: what the query is, so that no other goes on from there."""
+"""A file in a checkpoint that describes the query, so that no other query continues from it."""
 
 LATE = "logbus-late.json"
-"""In a checkpoint: the last run failed, since too many events were late."""
+"""A file in a checkpoint: the last run failed, since too many events were late."""
 
 _LOOK = 0.5
-"""Seconds between looks at a query that runs."""
+"""Seconds between checks of a running query."""
 
 _STARTS = 5
 _IMPATIENT = "failed to connect back"
-"""Spark gives a Python process ten seconds to start, however busy the machine is."""
+"""Part of Spark's error if a Python process did not start in ten seconds, as on a busy machine."""
 
 _ASKED_TO_STOP = "this batch was not begun, since the job is asked to stop"
 
@@ -56,10 +56,10 @@ class Running:
     """
     How a query runs.
 
-    :ivar checkpoint: a directory or URL, of this query alone: where it goes on after a restart.
-    :ivar every: seconds between batches; None: take what there is, and end.
-    :ivar max_late_share: the share of the events that may be late; with more the query fails.
-    :raise OptionError: one is wrong.
+    :ivar checkpoint: a directory or URL for this query only, from which it continues after a restart.
+    :ivar every: seconds between batches; None: process the available records, and end.
+    :ivar max_late_share: the share of events that may be late; with more the query fails.
+    :raise OptionError: a setting is wrong.
     """
 
     checkpoint: str
@@ -81,15 +81,15 @@ def _as_it_is(batch: DataFrame) -> DataFrame:
 @frozen(kw_only=True)
 class Query:
     """
-    What is computed.
+    The definition of a query.
 
     :ivar name: of the job.
-    :ivar rows: a stream, whose batches are complete: rows are added and never changed.
-    :ivar identity: what has to stay as it is while a checkpoint lives, by names for people.
-    :ivar each: makes of a batch of ``rows`` what is written, anew for each batch.
-    :ivar columns: of what is written.
-    :ivar streams: what is read.
-    :ivar late: is told which events of the next batch are late; None: none can be.
+    :ivar rows: a streaming DataFrame in output mode append.
+    :ivar identity: the settings that must not change while a checkpoint exists, by names for messages.
+    :ivar each: computes the rows to write from a batch of ``rows``.
+    :ivar columns: of the rows to write.
+    :ivar streams: the streams read.
+    :ivar late: gets the watermark of each batch, to count late events; None: events cannot be late.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Query:
     late: LateWatermark | None = None
 
     def too_many_late(self, found: LateEvents, most: float, report: Mapping[str, Any], *, earlier: bool) -> TooManyLate:
-        """The error of a run with too many late events; ``earlier``: of the run before it."""
+        """The error of a run with too many late events; ``earlier``: of the previous run."""
         watermark = max((each.delay for each in self.streams), default=0)
         is_limited = any(each.batch_offsets for each in self.streams)
         return TooManyLate(explained(found, most, watermark, is_limited, earlier), report)
@@ -110,14 +110,14 @@ class Query:
 @define
 class StreamReport:
     """
-    What a run of a query has done.
+    The result of a run.
 
-    :ivar rows_in: rows read, also those that could not be used; ``rows_out``: rows of the result.
-    :ivar unreadable: rows whose value was not what the payload says.
-    :ivar late: events that came after one of their windows was written, or too late to be joined: they are missing
-        there.
-    :ivar late_share: of the events that could be used, how many were late; from 0 to 1.
-    :ivar stopped: whether it was asked to stop.
+    :ivar rows_in: rows read, with unreadable ones; ``rows_out``: rows of the result.
+    :ivar unreadable: rows whose value the payload could not parse.
+    :ivar late: events that came after one of their windows was written, or too late to be joined: the result lacks
+        them.
+    :ivar late_share: the share of late events among the readable ones, from 0 to 1.
+    :ivar stopped: whether the job was asked to stop.
     """
 
     batches: int = 0
@@ -133,7 +133,7 @@ class StreamReport:
     late_events: LateEvents = field(factory=LateEvents, repr=False)
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, but where counting stands."""
+        """The report without internal counters."""
         return asdict(self, filter=lambda each, _: each.repr is not False)
 
 
@@ -141,11 +141,11 @@ def run_query(
     spark: SparkSession, query: Query, outputs: Sequence[Output], running: Running, watch: Watch
 ) -> StreamReport:
     """
-    Run a query until there is no more to read, or it is asked to stop, which it does between two batches.
+    Run a query until all is read, or it is asked to stop. It stops between two batches.
 
-    :raise OptionError: an output lacks a column, or the checkpoint is of another query.
-    :raise TooManyLate: more events were late than may be, in this run or in the one before it.
-    :raise PipelineError: the query failed; nothing is lost, and the next run goes on.
+    :raise OptionError: an output lacks a column, or the checkpoint belongs to another query.
+    :raise TooManyLate: more events were late than allowed, in this run or the previous one.
+    :raise PipelineError: the query failed; nothing is lost, and the next run continues.
     """
     if not outputs:
         raise OptionError("a query needs an output: a topic or a table")
@@ -175,7 +175,7 @@ def run_query(
             if query.late is not None:
                 query.late.after(files, number)
         except Exception as e:
-            failures.append(f"batch {number}: {gist(str(e) or repr(e))}")  # Spark would bury it.
+            failures.append(f"batch {number}: {gist(str(e) or repr(e))}")  # Spark's error would hide it.
             raise
         finally:
             kept.unpersist()
@@ -209,11 +209,11 @@ def run_writer(
     ends_early: Callable[[], bool] = lambda: False,
 ) -> None:
     """
-    Start a query, and again where Spark had too little patience, and wait for its end.
+    Start a query and wait for its end. Start it again if a Python process did not start in time.
 
-    :param failures: what batches have said of themselves.
+    :param failures: the errors of batches.
     :param prepare: is called before each start.
-    :param ends_early: whether to end the query between two batches, although it is not asked to stop.
+    :param ends_early: whether to end the query between two batches, although nobody asked it to stop.
     :raise PipelineError: the query failed.
     """
     from pyspark.errors import PySparkException
@@ -235,7 +235,7 @@ def run_writer(
             if _ASKED_TO_STOP in str(e):
                 return
             if watch.is_stopping:
-                # Whoever stops a job may stop Spark's processes with it.
+                # A supervisor may stop Spark's processes together with the job.
                 watch.tell(f"the batch under way was given up, and is left to the next run: {_problem(e, failures)}")
                 return
             if _IMPATIENT not in str(e) or failures or not left:
@@ -245,9 +245,9 @@ def run_writer(
 
 def _plan(files: Files, query: Query) -> list[str]:
     """
-    What is about to be read.
+    Messages about what is to be read.
 
-    :raise PipelineError: it cannot be.
+    :raise PipelineError: it cannot be read.
     """
     planned = [int(name) for name in files.names("offsets") if name.isdigit()]
     known = offset_lines(files.read(f"offsets/{max(planned)}"), len(query.streams)) if planned else []
@@ -273,7 +273,7 @@ def _problem(error: Exception, failures: Sequence[str]) -> str:
 
 def _check_last_run(files: Files, query: Query, running: Running) -> None:
     """
-    See whether the last run failed since too many events were late: another attempt would go on as if they were there.
+    Check whether the last run failed with too many late events: the next would continue as if nothing were missing.
 
     :raise TooManyLate: it did, and no greater share is allowed now.
     """
@@ -290,9 +290,9 @@ def _check_last_run(files: Files, query: Query, running: Running) -> None:
 
 def _note(spark: SparkSession, query: Query, checkpoint: str) -> None:
     """
-    Write down of which query a checkpoint is, or compare.
+    Write the query's identity to the checkpoint, or compare it with the one there.
 
-    :raise OptionError: it is of another.
+    :raise OptionError: the checkpoint belongs to another query.
     """
     other = f"{checkpoint} is the checkpoint of another query"
     mine = {"job": query.name, **query.identity}
@@ -309,7 +309,7 @@ def _note(spark: SparkSession, query: Query, checkpoint: str) -> None:
     if not isinstance(known, dict):
         raise PipelineError(f"{checkpoint}/{NOTE} is damaged: it is no object")
     if known != mine and not files.names("offsets"):
-        # Nothing was read yet: who has mistyped something can mend it.
+        # Nothing was read yet: a mistyped setting may be corrected.
         files.delete(NOTE)
         files.create(NOTE, json.dumps(mine, indent=1).encode())
         return
@@ -323,7 +323,7 @@ def _note(spark: SparkSession, query: Query, checkpoint: str) -> None:
 
 def query_id(spark: SparkSession, checkpoint: str) -> str:
     """
-    What Spark calls a query, over all restarts; its checkpoint begins with it.
+    Spark's id of a query, which is the same after restarts; Spark writes it to a new checkpoint first.
 
     :raise PipelineError: the checkpoint is damaged.
     """
@@ -334,7 +334,7 @@ def query_id(spark: SparkSession, checkpoint: str) -> str:
 
 
 def _count(report: StreamReport, progress: Sequence[Mapping[str, Any]], watch: Watch) -> None:
-    """Add what batches have done since the last look. Those without rows count if they move windows on."""
+    """Add the progress of new batches to the report. Batches without rows count if they advance the watermark."""
     for each in progress:
         number = each["batchId"]
         if number <= report.last_batch or (not each["numInputRows"] and not each.get("stateOperators")):
@@ -361,10 +361,10 @@ def _count(report: StreamReport, progress: Sequence[Mapping[str, Any]], watch: W
 
 def offsets_left(end: Any, latest: Any) -> int:
     """
-    How many offsets a source has that are not read yet.
+    The number of offsets of a source that are not read yet.
 
-    :param end, latest: where a batch ended, and where the topics end, as :mod:`logbus.pipeline.source.checkpoint` has
-        them, or their JSON; None: it is not known.
+    :param end, latest: the end of a batch and of the topics, in the form of :mod:`logbus.pipeline.source.checkpoint`,
+        decoded or as JSON text; None: unknown.
     """
     read, there = (json.loads(each) if isinstance(each, str) else each for each in (end, latest))
     if not read or not there:

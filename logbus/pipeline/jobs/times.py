@@ -1,4 +1,4 @@
-"""Times as people read them."""
+"""Formats timestamps for people."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 def time_text(ms: int) -> str:
     """
-    A time as ISO 8601 has it, in UTC; one that no calendar has, as its number.
+    A time in ISO 8601 and UTC; as a number if it is out of the calendar's range.
 
-    :param ms: milliseconds since 1970; any that a record can have.
+    :param ms: milliseconds since 1970, any value.
     """
     try:
         at = datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -1,4 +1,4 @@
-"""What a job says while it runs, and how it is asked to stop."""
+"""Progress messages and the stop request between a running job and its caller."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from attrs import define, field
 
 
 def _nowhere(line: str) -> None:
-    """Say nothing."""
+    """Drop a message."""
 
 
 @define(eq=False)
 class Watch:
     """
-    Between a job and whoever runs it.
+    Takes a job's progress messages, and asks it to stop.
 
-    :param tell: is given a line now and then: what was done, for people.
+    :param tell: is called with a line of text about what was done.
     """
 
     tell: Callable[[str], None] = _nowhere
@@ -25,13 +25,13 @@ class Watch:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the job shall end what it is at, and begin nothing more."""
+        """Whether the job is to finish its current step, and end."""
         return self._stopping.is_set()
 
     def stop(self) -> None:
-        """Ask the job to stop; from a signal's handler or another thread, too."""
+        """Ask the job to stop; may be called from a signal handler or another thread."""
         self._stopping.set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for so long, or until the job is asked to stop; whether it is."""
+        """Wait for some seconds, or until the job is asked to stop; returns whether it is."""
         return self._stopping.wait(seconds)

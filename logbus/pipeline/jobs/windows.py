@@ -1,8 +1,8 @@
 """
-Count and aggregate a stream by windows of time: tumbling, sliding, or sessions.
+The windows job: counts and aggregates a stream by tumbling, sliding or session windows.
 
-Rows go into windows by the event's time. A window is written once, when the watermark has passed its end: the latest
-time that was seen, less what events may be late. What comes later still is counted as late and left out.
+Events are assigned to windows by event time. A window is written once, when the watermark (the latest event time less
+the allowed delay) has passed its end. Later events are counted as late and left out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 START, END = "window_start", "window_end"
 _WINDOW = "_the_window"
 MOST_WINDOWS = 1000
-"""In which one event may be: each of them is a row."""
+"""The most windows that one event may be in: each is a row."""
 
 
 @frozen
@@ -89,7 +89,7 @@ class Sliding:
 
 @frozen
 class Session:
-    """Windows that end when for ``gap`` there was no event of the same group."""
+    """Windows that end after ``gap`` without an event of the same group."""
 
     gap: str
 
@@ -123,13 +123,13 @@ def _first_end(time: Column, size: int, slide: int) -> Column:
 @frozen(kw_only=True)
 class WindowsOptions:
     """
-    What to count, and where to.
+    What to compute, and the outputs.
 
     :ivar stream: the events.
-    :ivar by: expressions to group by beside the window, by the names of their columns: ``{"page": "page"}``.
-    :ivar aggregates: what to compute, by names of columns: ``{"views": "count(*)", "paid": "sum(price)"}``.
-    :ivar outputs: where the windows go.
-    :raise OptionError: there is nothing to compute, or a name is taken.
+    :ivar by: expressions to group by besides the window, by column name: ``{"page": "page"}``.
+    :ivar aggregates: expressions to compute, by column name: ``{"views": "count(*)", "paid": "sum(price)"}``.
+    :ivar outputs: where the windows are written.
+    :raise OptionError: there is nothing to compute, or two columns have the same name.
     """
 
     stream: Stream
@@ -153,12 +153,12 @@ class WindowsOptions:
 
     @property
     def columns(self) -> list[str]:
-        """Of the result."""
+        """The columns of the result."""
         return [START, END, *self.by, *self.aggregates]
 
     @property
     def identity(self) -> dict[str, str]:
-        """What windows that are not closed yet depend on."""
+        """The settings that Spark's state of open windows depends on."""
         return {
             "topics": self.stream.topics,
             "time": self.stream.time,
@@ -170,9 +170,9 @@ class WindowsOptions:
 
 def windowed(spark: SparkSession, options: WindowsOptions, late: LateWatermark | None = None) -> DataFrame:
     """
-    The windows as a stream.
+    The windows as a streaming DataFrame.
 
-    :param late: counts events that are late for one of their windows.
+    :param late: has the watermark by which late events are counted.
     :raise OptionError: an expression is wrong.
     """
     from pyspark.errors import PySparkException
@@ -191,17 +191,17 @@ def windowed(spark: SparkSession, options: WindowsOptions, late: LateWatermark |
 
 def run(spark: SparkSession, options: WindowsOptions, watch: Watch | None = None) -> StreamReport:
     """
-    Write the windows that are closed.
+    Run the query, and write closed windows to the outputs.
 
     :raise OptionError: an option is wrong.
-    :raise TooManyLate: more events were late than may be.
+    :raise TooManyLate: more events were late than allowed.
     :raise PipelineError: the query failed; the next run goes on.
     """
     from logbus.pipeline.jobs.late_watermark import LateWatermark
 
     with LateWatermark.made() as late:
         rows = windowed(spark, options, late)
-        # Of other types, what is open could not be read.
+        # Open windows could not be read with other types.
         identity = {**options.identity, "result": rows.schema.simpleString()}
         query = Query(
             name="windows",
