@@ -1,5 +1,5 @@
 """
-DescribeProducers: who writes to a partition, and since when transactions are open there (KIP-664).
+DescribeProducers: the active producers of partitions, with the start of their open transactions (KIP-664).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from logbus.wire.messages.txn_state import (
 )
 
 SOME = 2000
-"""Producers that are described in a turn of the reactor: a few milliseconds' worth."""
+"""Producers described in one turn of the reactor, which takes a few milliseconds."""
 MOST = 200_000
-"""Producers in one answer; there is no paging in this API."""
+"""Limit of producers in one response; the API has no paging."""
 
 
 @define(eq=False)
@@ -48,7 +48,7 @@ class ActiveProducerHandlers:
         described, left = [], MOST
         for name, indexes in topics.items():
             answers = []
-            # What is asked twice is answered once: a number is four bytes, its producers are many more.
+            # Each partition is described once, since a request can repeat numbers at little cost.
             for index in dict.fromkeys(indexes):
                 answer = await self._describe(name, index, left)
                 left -= len(answer.active_producers)
@@ -79,7 +79,7 @@ class ActiveProducerHandlers:
 
 
 def described(entries: Sequence[ProducerEntry]) -> list[ProducerState]:
-    """What a log knows of producers, as a client is told it."""
+    """A log's producer states in the format of the response."""
     return [
         ProducerState(
             producer_id=entry.producer_id,

@@ -1,10 +1,9 @@
 """
-What other brokers ask of this one: Introduce, Announce, AlterPartitions, ShutDown, ReportFailed, Forward, AskPlugin,
-ReportReplicas, ReportLogEnds.
+Inter-broker APIs: Introduce, Announce, AlterPartitions, ShutDown, ReportFailed, ReportReplicas, ReportLogEnds.
 
-None of it is told to clients (ApiVersions), and all but Introduce is refused on a connection whose other end has not
-proved that it is a broker. The proof is the incarnation in its registration: only who can read the metadata store, or
-made it, knows it.
+They are not listed in ApiVersions, and all but Introduce are refused on a connection whose peer has not proved to be a
+broker. The proof is the incarnation in the broker's registration, which is known only to that broker and to readers of
+the metadata store.
 """
 
 from __future__ import annotations
@@ -58,9 +57,9 @@ T = TypeVar("T")
 @define(eq=False)
 class Doorkeeper:
     """
-    Keeps out whoever is no broker.
+    Checks that the peer of a connection is a broker.
 
-    :param complaints: keeps a flood of forgeries from filling the log.
+    :param complaints: limits the rate of warnings.
     """
 
     _complaints: Complaints
@@ -68,7 +67,7 @@ class Doorkeeper:
 
     def only(self, context: RequestContext, broker_id: int | None, what: str) -> int:
         """
-        Make sure that the other end is a broker, and the one that it speaks for.
+        Check that the peer has proved to be the given broker.
 
         :raise ApiError: CLUSTER_AUTHORIZATION_FAILED.
         """
@@ -79,7 +78,7 @@ class Doorkeeper:
         return context.broker
 
     def complain(self, context: RequestContext, sentence: str) -> None:
-        """Put it into the log, in one line."""
+        """Log a warning about a connection, in one line."""
         if self._complaints.admit(context.host) is not None:
             self._log.warn("{host}:{port} {sentence}", host=context.host, port=context.port, sentence=sentence)
 
@@ -87,9 +86,9 @@ class Doorkeeper:
 @define(eq=False)
 class ClusterHandlers:
     """
-    Serves other brokers.
+    Serves the inter-broker APIs.
 
-    :param receiver: applies announcements here.
+    :param receiver: applies announcements to this broker.
     """
 
     _broker_id: int
@@ -114,7 +113,7 @@ class ClusterHandlers:
         return IntroduceResponse(feature_level=FEATURE_LEVEL)
 
     async def _check(self, message: IntroduceRequest) -> None:
-        """Whether the sender means us, and is who it says."""
+        """Check that the sender means this broker, and is the broker that it claims to be."""
         if message.cluster_id != self._metadata.cluster_id:
             raise ApiError(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -129,7 +128,7 @@ class ClusterHandlers:
         known = self._metadata.brokers.get(message.broker_id)
         if known is not None and _same(known.incarnation, message.incarnation):
             return
-        # It may have come, or restarted, since we were last told.
+        # It may have started since this broker's metadata was updated.
         if not _same(await self._registered(message.broker_id), message.incarnation):
             raise ApiError(
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
@@ -258,7 +257,7 @@ class ClusterHandlers:
             return ReportLogEndsResponse(error_code=e.code, error_message=e.message)
         return ReportLogEndsResponse()
 
-    # Who may.
+    # Authorization.
 
     async def _as_controller(self, context: RequestContext, what: str, run: Callable[[Tenure, int], Awaitable[T]]) -> T:
         broker_id = self._door.only(context, context.broker, what)
@@ -266,11 +265,11 @@ class ClusterHandlers:
 
 
 def shielded(work: Deferred[T]) -> Deferred[T]:
-    """The same result; but who waits for it may go away without ending the work."""
+    """The same result, but cancelling it does not cancel the work."""
     waiting: Deferred[T] = Deferred()
 
     def done(result: T | Failure) -> None:
-        # Whoever cancelled the waiting has had an answer.
+        # After a cancellation the result is dropped.
         if isinstance(result, Failure):
             if not waiting.called:
                 waiting.errback(result)

@@ -1,7 +1,7 @@
 """
-What has settings: ListConfigResources (KIP-1142).
+ListConfigResources: the resources that have settings (KIP-1142).
 
-Version 0 asks for the subscriptions of clients' metrics (KIP-714), of which there are none here.
+Version 0 lists subscriptions of client metrics (KIP-714), which do not exist here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from logbus.wire.messages.configs import ConfigResource, ListConfigResourcesRequ
 
 
 class ListedType(IntEnum):
-    """What can be asked for (Kafka's ``ConfigResource.Type``); topics, brokers and groups have settings here."""
+    """Types of resources (Kafka: ConfigResource.Type); topics, brokers and groups have settings here."""
 
     TOPIC = 2
     BROKER = 4

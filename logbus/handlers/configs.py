@@ -1,5 +1,5 @@
 """
-Settings of topics, brokers and consumer groups: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs.
+DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: settings of topics, brokers and consumer groups.
 
 Error codes are those of Kafka 4.3 (``ConfigAdminManager`` on its brokers, ``ConfigurationControlManager`` on its
 controller), where they differ by the kind of resource.
@@ -45,7 +45,7 @@ from logbus.wire.messages.configs import (
 
 
 class ResourceType(IntEnum):
-    """What has settings (Kafka's ``ConfigResource.Type``)."""
+    """Types of resources with settings (Kafka: ConfigResource.Type)."""
 
     TOPIC = 2
     BROKER = 4
@@ -53,7 +53,7 @@ class ResourceType(IntEnum):
 
 
 class Operation(IntEnum):
-    """What an incremental change does (KIP-339)."""
+    """Operations of an incremental change (KIP-339; Kafka: AlterConfigOp.OpType)."""
 
     SET = 0
     DELETE = 1
@@ -62,14 +62,14 @@ class Operation(IntEnum):
 
 
 class _Config(Protocol):
-    """What the settings of both alter requests have in common."""
+    """The common fields of a setting in both alter requests."""
 
     name: str
     value: str | None
 
 
 class _Resource(Protocol):
-    """What the resources of both alter requests have in common."""
+    """The common fields of a resource in both alter requests."""
 
     resource_type: int
     resource_name: str
@@ -81,12 +81,12 @@ class _Resource(Protocol):
 Edit = Callable[[Mapping[str, str]], Mapping[str, str | None]]
 
 NO_DEFAULTS = {ResourceType.TOPIC: "topics", ResourceType.GROUP: "groups"}
-"""Resources of which an empty name does not stand for all."""
+"""Types of resources without common defaults, for which an empty name is invalid."""
 
 
 @define(eq=False)
 class ConfigHandlers:
-    """Serves what describes and alters settings."""
+    """Describes and alters settings."""
 
     _config: ConfigView
     _metadata: ClusterMetadata
@@ -100,19 +100,19 @@ class ConfigHandlers:
         time_slice = context.time_slice(request)
         results = []
         elsewhere: dict[int, list[DescribeConfigsResource]] = {}
-        # What is asked twice is answered once: a name costs bytes, its settings much more.
+        # Each resource is described once, since a request can repeat names at little cost.
         asked = {
             (resource.resource_type, resource.resource_name, tuple(resource.configuration_keys or ())): resource
             async for resource in time_slice.over(message.resources)
         }
         async for resource in time_slice.over(asked.values(), 4):
-            # Brokers ask about nobody but the one that they ask.
+            # A broker asks another one only about itself.
             other = self._other(resource) if context.broker is None else None
             if other is not None:
                 elsewhere.setdefault(other, []).append(resource)
                 continue
             result = _result_of(resource)
-            result.error_message = ""  # As Kafka has it where there is no error.
+            result.error_message = ""  # As in Kafka, if there is no error.
             try:
                 result.configs = [
                     described(entry, synonyms=message.include_synonyms, document=message.include_documentation)
@@ -128,7 +128,7 @@ class ConfigHandlers:
         return DescribeConfigsResponse(results=results)
 
     def _other(self, resource: DescribeConfigsResource) -> int | None:
-        """The broker that a resource names, if it is another one that lives: it alone knows what is set there."""
+        """The broker that a resource names, if it is another live one, which must describe its own settings."""
         if resource.resource_type != ResourceType.BROKER:
             return None
         others = self._metadata.brokers.keys() - {self._config.get(keys.BROKER_ID)}
@@ -152,7 +152,7 @@ class ConfigHandlers:
         return response.results
 
     def _entries(self, resource: DescribeConfigsResource) -> list[ConfigEntry]:
-        # An empty list of keys is how some clients ask for all.
+        # Some clients send an empty list of keys to ask for all.
         names = resource.configuration_keys or None
         if resource.resource_type == ResourceType.TOPIC:
             problem = topic_name_problem(resource.resource_name)
@@ -213,7 +213,7 @@ class ConfigHandlers:
         """
         Alter every resource, each with its own outcome.
 
-        :param edit_of: the edit that a resource asks for; raises ApiError if it is wrong whatever there is.
+        :param edit_of: makes the edit of a resource; raises ApiError if it is invalid for any present settings.
         """
         resources: Sequence[_Resource] = message.resources
         validate_only = message.validate_only
@@ -253,7 +253,7 @@ class ConfigHandlers:
 
     def _check_name(self, resource: _Resource) -> None:
         """
-        :raise ApiError: nothing of the kind can have this name.
+        :raise ApiError: the name is invalid for this type of resource.
         """
         kind, name = resource.resource_type, resource.resource_name
         if not name and kind in NO_DEFAULTS:
@@ -264,7 +264,7 @@ class ConfigHandlers:
 
     def _check_given(self, resource: _Resource, configs: Sequence[_Config]) -> None:
         """
-        Check values by themselves, before anybody asks whether what they are for exists.
+        Validate values, before the existence of the resource is checked.
 
         :raise ApiError: INVALID_REQUEST: a value is missing; INVALID_CONFIG: a key or a value is wrong.
         """
@@ -325,7 +325,7 @@ class ConfigHandlers:
         return wanted
 
     def _edited_list(self, now: str | None, change: IncrementalAlterableConfig, resource_type: int) -> str:
-        """A list with elements appended or subtracted; it starts from what is in force."""
+        """A list with elements appended or subtracted, based on the value in effect."""
         known: dict[int, Callable[[str], Key[Any] | None]] = {
             ResourceType.TOPIC: TOPIC_KEYS.get,
             ResourceType.GROUP: GROUP_KEYS.get,
@@ -352,7 +352,7 @@ def _result_of(resource: DescribeConfigsResource) -> DescribeConfigsResult:
 
 
 def described(entry: ConfigEntry, *, synonyms: bool, document: bool) -> DescribeConfigsResourceResult:
-    """One setting as the response spells it."""
+    """One setting in the format of the response."""
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,

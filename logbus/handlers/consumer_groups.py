@@ -1,5 +1,5 @@
 """
-Groups of the consumer protocol (KIP-848): ConsumerGroupHeartbeat, ConsumerGroupDescribe.
+ConsumerGroupHeartbeat, ConsumerGroupDescribe: groups of the consumer protocol (KIP-848).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from logbus.wire.messages.consumer_groups import (
     HeartbeatTopicPartitions,
 )
 
-#: The first version in which members make their own ids (KIP-1082).
+#: The first version in which members generate their own ids (KIP-1082).
 OWN_MEMBER_ID_VERSION = 1
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
 @define(eq=False)
 class ConsumerGroupHandlers:
-    """Serves members of groups of the consumer protocol, and who asks about them."""
+    """Serves members of groups of the consumer protocol, and describes these groups."""
 
     _consumers: Consumers
 
@@ -110,7 +110,7 @@ class ConsumerGroupHandlers:
         )
 
     def _named(self, partitions: Partitions) -> DescribedAssignment:
-        """Partitions of topics that still exist."""
+        """Partitions with topic names, without topics that do not exist any more."""
         names = {topic_id: self._consumers.topic_name(topic_id) for topic_id in partitions}
         return DescribedAssignment(
             topic_partitions=[
@@ -122,7 +122,7 @@ class ConsumerGroupHandlers:
 
 
 def answered(result: BeatResult) -> ConsumerGroupHeartbeatResponse:
-    """The answer to a heartbeat."""
+    """The response to a heartbeat."""
     assignment = None
     if result.assignment is not None:
         assignment = HeartbeatAssignment(

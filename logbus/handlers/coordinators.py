@@ -1,5 +1,5 @@
 """
-Who coordinates what: FindCoordinator.
+FindCoordinator: the coordinators of groups and transactional ids.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class CoordinatorHandlers:
             return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=e.code, error_message=e.message)
 
     def _coordinator_at(self, context: RequestContext, key: str, partition: TopicPartition) -> Coordinator:
-        """The leader of a partition, as it is reached on the listener the client came in on."""
+        """The leader of a partition, with its address on the client's listener."""
         image = self._metadata.partition(partition)
         for broker, at in reachable(self._metadata, context.listener):
             if image is not None and broker.broker_id == image.leader:

@@ -1,5 +1,5 @@
 """
-Leaders elected and replicas reassigned: ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments.
+ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from logbus.wire.messages.elections import (
 
 @define(eq=False)
 class ElectionHandlers:
-    """Serves what operators do to leaders and replicas."""
+    """Elects leaders, and reassigns replicas."""
 
     _partitions: PartitionAdmin
 
@@ -131,7 +131,7 @@ class ElectionHandlers:
 
 
 async def _named(topics: Iterable[tuple[str, Sequence[int]]], time_slice: TimeSlice) -> list[TopicPartition]:
-    """The partitions of a request, each of them once."""
+    """The partitions of a request, without duplicates."""
     names: dict[TopicPartition, None] = {}
     async for topic, numbers in time_slice.over(topics):
         async for number in time_slice.over(numbers):

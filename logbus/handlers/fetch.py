@@ -1,8 +1,7 @@
 """
-Fetch: with and without sessions, by topic name (up to version 12) and by topic id (from 13 on), for consumers and for
-followers.
+Fetch: for consumers and followers, with and without sessions, by topic name (up to version 12) or topic id (from 13).
 
-A follower is who says so (a replica id) on a connection that proved to be that broker's, and nobody else
+A request counts as a follower's only if the connection has proved to be from the broker with its replica id
 (CVE-2018-1288).
 """
 
@@ -45,24 +44,24 @@ from logbus.wire.messages.records import (
     PartitionData,
 )
 
-#: Partitions that are read and answered at once; more of them in time slices.
+#: Number of partitions above which a fetch is served in time slices.
 MANY_PARTITIONS = 2000
 
 READ_COMMITTED = 1
-#: The first version whose consumers may be sent to a follower, and served by one (KIP-392).
+#: The first version whose consumers may fetch from a follower (KIP-392).
 FOLLOWS_VERSION = 11
-#: The first version that says who leads, and the first that says where that is (KIP-951).
+#: The first version with the current leader, and ENDPOINTS_VERSION the first with its address (KIP-951).
 LEADER_VERSION = 12
 TOPIC_ID_VERSION = 13
 REPLICA_STATE_VERSION = 15
 ENDPOINTS_VERSION = 16
-#: The first version whose readers know zstd (KIP-110).
+#: The first version whose clients support zstd (KIP-110).
 ZSTD_VERSION = 10
 
 
 @frozen
 class _Request:
-    """What the answer to a fetch must know of the question."""
+    """The properties of a fetch that its response depends on."""
 
     asker: Asker
     version: int
@@ -73,10 +72,10 @@ class _Request:
 
 class _Answer:
     """
-    An answer as it grows.
+    A response under construction.
 
-    :ivar last: what the client calls the last of its topics.
-    :ivar hints: leaders that were named in it.
+    :ivar last: name or id of the last topic in it.
+    :ivar hints: the current leaders in it.
     """
 
     __slots__ = ("hints", "last", "topics")
@@ -92,8 +91,8 @@ class FetchHandlers:
     """
     Serves Fetch.
 
-    :param max_bytes: of one answer to a consumer, whatever it asks for (``fetch.max.bytes``).
-    :ivar bytes_sent: of batches to consumers, so far; ``bytes_replicated``: to followers.
+    :param max_bytes: size limit of a response to a consumer (``fetch.max.bytes``).
+    :ivar bytes_sent: bytes of batches sent to consumers so far; ``bytes_replicated``: to followers.
     """
 
     _reader: Reader
@@ -179,10 +178,10 @@ class FetchHandlers:
 
     def _asker(self, context: RequestContext, message: FetchRequest, version: int) -> Asker:
         """
-        Who asks.
+        The sender of a request: a consumer or a follower.
 
-        :raise ApiError: CLUSTER_AUTHORIZATION_FAILED: it calls itself a broker that it is not; STALE_BROKER_EPOCH: it
-            is what that broker was in a former life.
+        :raise ApiError: CLUSTER_AUTHORIZATION_FAILED: it is not the broker that it claims to be; STALE_BROKER_EPOCH:
+            it is a former incarnation of that broker.
         """
         broker_id, epoch = message.replica_id, -1
         if version >= REPLICA_STATE_VERSION:
@@ -207,7 +206,7 @@ class FetchHandlers:
     def _source(
         self, message: FetchRequest, asker: Asker, version: int, wants: list[Remembered]
     ) -> tuple[FetchSession | None, Source, bool]:
-        """What to read from: the session, if there is one; the source; and whether all of it must be answered."""
+        """The session, if there is one; the source to read from; and whether the response must be full."""
         session_id, epoch, follower = message.session_id, message.session_epoch, asker.broker_id
         by_id = version >= TOPIC_ID_VERSION
         if epoch == FINAL_EPOCH or (epoch == INITIAL_EPOCH and session_id != NO_SESSION):
@@ -234,7 +233,7 @@ class FetchHandlers:
         return wants
 
     def _remembered(self, topic: FetchTopic, partitions: Sequence[FetchPartition], version: int) -> list[Remembered]:
-        """What is wanted of some partitions of a topic."""
+        """The fetched partitions of a topic."""
         name, key, topic_id, refused = self._resolve(topic.topic, topic.topic_id, version >= TOPIC_ID_VERSION)
         if version < ZSTD_VERSION and refused is None and partitions:
             refused = self._unreadable(name, partitions[0].partition)
@@ -255,7 +254,7 @@ class FetchHandlers:
         ]
 
     def _resolve(self, name: str, topic_id: bytes, by_id: bool) -> tuple[str, TopicKey, UUID | None, ApiError | None]:
-        """The name of a topic, what the client calls it, its id if that is what counts, and why there is none."""
+        """A topic's name, the client's key for it, its id if the request is by id, and the error if it is unknown."""
         if not by_id:
             return name, name, None, None
         wanted = UUID(bytes=topic_id)
@@ -265,7 +264,7 @@ class FetchHandlers:
         return "", topic_id, wanted, ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {wanted}")
 
     def _resolve_again(self, session: FetchSession) -> None:
-        """Topics may have become known since the client named their ids; it does not name them again."""
+        """Resolve topic ids of a session that were unknown when the client sent them."""
         for want in session.nameless():
             assert want.topic_id is not None
             topic = self._metadata.topic_by_id(want.topic_id)
@@ -274,7 +273,7 @@ class FetchHandlers:
                 session.update([want], [])
 
     def _unreadable(self, topic: str, partition: int) -> ApiError | None:
-        """Why a client that knows no zstd gets nothing of a topic that compresses with it (as with Kafka)."""
+        """The error for a client without zstd support on a topic that is compressed with it, as in Kafka."""
         replica = self._replicas.find(topic, partition)
         if replica is None or replica.log.config.compression_type != "zstd":
             return None
@@ -299,7 +298,7 @@ class FetchHandlers:
         return self._response(asked, answer)
 
     def _tell(self, some: Sequence[Got], asked: _Request, answer: _Answer) -> None:
-        """Add what became of partitions to the answer."""
+        """Add the results of partitions to the response."""
         topics, last = answer.topics, answer.last
         size = 0
         for got in some:
@@ -337,8 +336,8 @@ def partition_answer(got: Got, want: Want) -> PartitionData:
     """
     One partition's part of the response; empty records are sent as empty, never as null.
 
-    A follower's high watermark (Fetch 18) is not looked at: it is told what is committed with each answer (KIP-1166 is
-    about the log of Kafka's controllers).
+    A follower's high watermark (Fetch 18) is ignored, since each response carries the leader's (KIP-1166 is about the
+    log of Kafka's controllers).
     """
     error, aborted = got.error, got.aborted
     data = PartitionData(

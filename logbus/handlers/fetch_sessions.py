@@ -1,8 +1,9 @@
 """
-Incremental fetch sessions (KIP-227): the broker remembers which partitions a consumer wants, and says what changed.
+Incremental fetch sessions (KIP-227; Kafka: FetchSessionCache): the broker keeps a client's partitions, and responds
+with those that have changed.
 
-A session keeps a *dirty set*: the partitions that may have something new.  It watches the replicas themselves, so an
-idle session costs nothing, whatever its number of partitions, and a fetch costs what changed.
+A session has a *dirty set*: the partitions that may have changed. It is notified by the replicas, so an idle session
+costs nothing, and the cost of a fetch depends on the number of changed partitions only.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 MAX_EPOCH = 2**31 - 1
 
-#: A session that was not used for so long may be given up for a new one (Kafka's value).
+#: A session that was not used for so long may be evicted for a new one (Kafka's value).
 EVICTION_SECONDS = 120.0
 
-#: A consumer's session may have so large a part of the partitions that all sessions may have.
+#: A consumer's session may have at most this fraction (1/n) of the partitions allowed for all sessions.
 CONSUMERS_SHARE = 10
 
 TopicKey = Union[str, bytes]  # noqa: UP007 - evaluated at run time
@@ -36,7 +37,7 @@ Key = tuple[TopicKey, int]
 
 @define(eq=False, slots=True)
 class Remembered(Want):
-    """A partition of a session, with what the client was last told of it."""
+    """A partition of a session, with its state in the last response (Kafka: CachedPartition)."""
 
     topic_key: TopicKey = ""
 
@@ -44,11 +45,11 @@ class Remembered(Want):
 @define(eq=False)
 class FetchSession:
     """
-    What one consumer or follower wants; a :class:`~logbus.cluster.reads.Source` of fetches.
+    The partitions of one consumer or follower; a :class:`~logbus.cluster.reads.Source` of fetches.
 
-    :ivar epoch: the epoch the next request must carry.
-    :ivar follower: the broker that follows by it; −1 in a consumer's session.
-    :ivar by_id: whether the client names topics by id; a session never mixes the two.
+    :ivar epoch: the epoch that the next request must carry.
+    :ivar follower: the id of the follower; −1 in a consumer's session.
+    :ivar by_id: whether the client names topics by id; a session never mixes ids and names.
     """
 
     session_id: int
@@ -70,7 +71,7 @@ class FetchSession:
 
     @property
     def dirty_count(self) -> int:
-        """How many partitions may have something new."""
+        """Number of partitions that may have changed."""
         return len(self._dirty)
 
     def wants(self) -> Sequence[Want]:
@@ -97,7 +98,7 @@ class FetchSession:
             self._arrivals.moved(replica, size)
 
     def update(self, wants: Sequence[Remembered], forgotten: Sequence[Key]) -> None:
-        """Take over what the request changed."""
+        """Add, update and remove partitions as a request says."""
         for want in wants:
             key = (want.topic_key, want.partition)
             before = self.partitions.get(key)
@@ -114,7 +115,7 @@ class FetchSession:
             gone = self.partitions.pop(key, None)
             self._dirty.pop(key, None)
             self._nameless.pop(key, None)
-            # A topic that was made again has its name in the session twice for a moment, under two ids.
+            # A recreated topic is in the session twice for a while, by its old and new id with the same name.
             if gone is not None and self._keys.get(name := (gone.topic, gone.partition)) == key:
                 del self._keys[name]
                 replica = self._watched.pop(name, None)
@@ -122,14 +123,14 @@ class FetchSession:
                     self._watchers(replica).pop(self, None)
 
     def nameless(self) -> list[Remembered]:
-        """The partitions of topics whose ids were not known."""
+        """The partitions of topics whose ids were unknown."""
         return [self.partitions[key] for key in self._nameless]
 
     def worth_telling(self, got: Sequence[Got], *, everything: bool) -> list[Got]:
         """
-        Pick what the client does not know yet, and settle what stays dirty.
+        Select the results that the client does not have yet, and update the dirty set.
 
-        Partitions that gave records go to the back, so that no partition starves the others.
+        Partitions with records go to the end of the dirty set, so that no partition starves the others.
         """
         told = []
         for answer in got:
@@ -156,7 +157,7 @@ class FetchSession:
         return told
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching replicas."""
         for replica in self._watched.values():
             self._watchers(replica).pop(self, None)
         self._watched.clear()
@@ -165,7 +166,7 @@ class FetchSession:
         return replica.watchers_for(self.follower >= 0)
 
     def _look_at(self, want: Want) -> None:
-        """Watch the replica behind ``want``, which may be another one than last time (a recreated topic)."""
+        """Watch the replica of a partition, which may have been replaced (a recreated topic)."""
         name = (want.topic, want.partition)
         replica = self._replicas.find(*name)
         before = self._watched.get(name)
@@ -182,12 +183,12 @@ class FetchSession:
 @define(eq=False)
 class FetchSessions:
     """
-    All sessions of this broker, a bounded number of them.
+    The fetch sessions of this broker, with limits.
 
-    :param slots: how many at most; a client that finds none free fetches without a session, as before KIP-227.
-    :param most_partitions: how many partitions all of them may remember together; a consumer's session may have a
-        tenth of that. A client that wants more fetches without a session.
-    :ivar cached: partitions that they remember now.
+    :param slots: limit of sessions; without a free slot a client fetches without a session, as before KIP-227.
+    :param most_partitions: limit of the partitions of all sessions; a consumer's session may have a tenth of that. A
+        client with more partitions fetches without a session.
+    :ivar cached: number of partitions of all sessions.
     """
 
     _replicas: Replicas
@@ -203,10 +204,10 @@ class FetchSessions:
 
     def create(self, *, by_id: bool, follower: int = -1, partitions: int = 0) -> FetchSession | None:
         """
-        A new session, or None when there is no room for it: sessions in use take the slots, or too many partitions.
+        A new session, or None if the limits do not allow it.
 
-        :param follower: the broker that follows by it: it comes before consumers (KIP-227).
-        :param partitions: how many it is about to remember; see :meth:`update`.
+        :param follower: the follower's broker id, if any; followers take precedence over consumers (KIP-227).
+        :param partitions: the number of its partitions; see :meth:`update`.
         """
         now = self._seconds()
         if not self._may_have(partitions, follower):
@@ -220,15 +221,15 @@ class FetchSessions:
         return session
 
     def _may_have(self, partitions: int, follower: int) -> bool:
-        """Whether one session may have so many partitions, if there is room."""
+        """Whether one session may have so many partitions, within the limit of all sessions."""
         most = self.most_partitions if follower >= 0 else max(1, self.most_partitions // CONSUMERS_SHARE)
         return partitions <= most
 
     def _evict(self, now: float, follower: int, keep: FetchSession | None = None) -> bool:
         """
-        Give up the session that was used least recently, if that is long ago, or if a follower needs its place.
+        Close the least recently used session, if it is old enough, or if a follower needs its slot.
 
-        :param keep: one that stays.
+        :param keep: a session that must not be closed.
         """
         candidates = (session for session in self._sessions.values() if session is not keep)
         oldest = next(candidates, None)
@@ -242,9 +243,9 @@ class FetchSessions:
 
     def update(self, session: FetchSession, wants: Sequence[Remembered], forgotten: Sequence[Key]) -> None:
         """
-        Have a session take over what its request changed.
+        Apply a request's changes to a session.
 
-        :raise ApiError: FETCH_SESSION_ID_NOT_FOUND: it would remember too many partitions, and is given up. The client
+        :raise ApiError: FETCH_SESSION_ID_NOT_FOUND: it would have too many partitions, and is closed. The client
             starts a new one.
         """
         known, before = session.partitions, len(session.partitions)
@@ -263,7 +264,7 @@ class FetchSessions:
 
     def resume(self, session_id: int, epoch: int, *, by_id: bool, follower: int = -1) -> FetchSession:
         """
-        The session an incremental fetch continues.
+        The session of an incremental fetch, with its epoch advanced.
 
         :raise ApiError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR: the
             client starts a new session.
@@ -284,7 +285,7 @@ class FetchSessions:
         return session
 
     def close(self, session_id: int, follower: int = -1) -> None:
-        """Give a session up; unknown ones, and those of others, are ignored."""
+        """Close a session; unknown ids, and sessions of other brokers, are ignored."""
         session = self._sessions.get(session_id)
         if session is not None and session.follower == follower:
             del self._sessions[session_id]

@@ -1,5 +1,5 @@
 """
-Requests that only the controller can serve, at any broker: Forward, and the way there.
+Forwards requests to the controller, and serves the requests that other brokers forward (API Forward; Kafka: Envelope).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ForwardHandlers:
     """
     Both ends of forwarding.
 
-    :param router: serves what others forward to us, once all handlers are in it.
+    :param router: serves forwarded requests; it must contain all handlers before the first one.
     """
 
     _router: Router
@@ -41,10 +41,9 @@ class ForwardHandlers:
 
     def wrap(self, handler: Handler) -> Handler:
         """
-        The handler of an API in :data:`.FORWARDED`: asks the controller if that is another broker.
+        Wrap the handler of an API in :data:`.FORWARDED`: forward its requests if another broker is the controller.
 
-        If it cannot be asked, or does not answer, the request is served here: which is the way to say NOT_CONTROLLER
-        in the words of its API.
+        If the controller does not answer, the request is served here, so that its API responds with NOT_CONTROLLER.
         """
 
         async def forwarded(context: RequestContext, request: Request) -> Answer:
@@ -63,7 +62,7 @@ class ForwardHandlers:
                 return await _done(handler(context, request))
 
         def handle(context: RequestContext, request: Request) -> Answer:
-            # Brokers ask the controller, or think so; what they forward goes no further.
+            # A request that another broker has forwarded is not forwarded again.
             if context.broker is not None or not self._forwarder.is_needed:
                 return handler(context, request)
             return Deferred.fromCoroutine(forwarded(context, request))
@@ -103,7 +102,7 @@ class ForwardHandlers:
         return ForwardResponse(body=joined(await time_slice.finish(steps, ELEMENTS_PER_STEP)))
 
     def _read(self, message: ForwardRequest) -> Request:
-        """The client's request, as if it had come here. It fails as any other does that cannot be read."""
+        """Decode the client's request as if it had been sent to this broker, with the same errors."""
         if self._wire is None:
             self._wire = ServerConnection(self._router.served, max_elements_at_once=ELEMENTS_AT_ONCE)
         flexible = api(message.api_key).flexible.includes(message.api_version)

@@ -1,5 +1,5 @@
 """
-Groups from outside: DescribeGroups, ListGroups, DeleteGroups.
+DescribeGroups, ListGroups, DeleteGroups: the administration of groups.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from logbus.wire.messages.groups import (
 
 # Bits by Kafka's numbers of operations (AclOperation), those that make sense for a group: read, delete, describe.
 GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8))
-#: DescribeGroups: the first version that says of a group that it is not there; before, it is "Dead".
+#: The first version of DescribeGroups with GROUP_ID_NOT_FOUND; before, a missing group is described as "Dead".
 GROUP_ID_NOT_FOUND_VERSION = 6
 DEAD = "Dead"
 
 
 @define(eq=False)
 class GroupAdminHandlers:
-    """Serves what lists, shows and deletes groups."""
+    """Lists, describes and deletes groups."""
 
     _coordinator: GroupCoordinator
     _upkeep: Upkeep
@@ -46,7 +46,7 @@ class GroupAdminHandlers:
         message: DescribeGroupsRequest = request.message
         time_slice = context.time_slice(request)
         groups = []
-        # What is asked twice is answered once: a name costs bytes, its members much more.
+        # Each group is described once, since a request can repeat ids at little cost.
         for group_id in dict.fromkeys(message.groups):
             try:
                 described = self._described(group_id, request.api_version)
@@ -98,7 +98,7 @@ class GroupAdminHandlers:
         states = {state.lower() for state in message.states_filter}
         types = {kind.lower() for kind in message.types_filter}
         return ListGroupsResponse(
-            # What is known by then is listed all the same.
+            # During a load the groups known so far are listed all the same.
             error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._coordinator.loading else ErrorCode.NONE,
             groups=[
                 ListedGroup(

@@ -1,5 +1,5 @@
 """
-Where to go instead: the leader of a partition, in the answer to a request that should have gone to it (KIP-951).
+The current leader and its address, for responses to requests that should have gone to it (KIP-951).
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from logbus.model import TopicPartition
 from logbus.wire.messages.records import LeaderIdAndEpoch, NodeEndpoint
 
 ELSEWHERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-"""The errors that are answered so."""
+"""The errors whose responses carry the current leader."""
 
 
 @frozen
 class LeaderHints:
-    """Knows leaders from the metadata, which may be ahead of what this broker's replicas know."""
+    """Looks up current leaders in the metadata, which may be newer than the state of this broker's replicas."""
 
     _metadata: ClusterMetadata
 
     def hint(self, topic: str, partition: int, error: ApiError) -> LeaderIdAndEpoch | None:
-        """Who leads, if that helps against ``error``, and is known."""
+        """The current leader of a partition, if it is known and ``error`` calls for it."""
         if error.code not in ELSEWHERE:
             return None
         known = self._metadata.partition(TopicPartition(topic, partition))
@@ -33,7 +33,7 @@ class LeaderHints:
         return LeaderIdAndEpoch(leader_id=known.leader, leader_epoch=known.leader_epoch)
 
     def endpoints(self, listener: str, hints: Iterable[LeaderIdAndEpoch | None]) -> list[NodeEndpoint]:
-        """Where those leaders are for a client that came in on ``listener``."""
+        """The addresses of leaders on a client's listener."""
         found = []
         for number in dict.fromkeys(hint.leader_id for hint in hints if hint is not None):
             broker = self._metadata.brokers.get(number)

@@ -1,7 +1,7 @@
 """
-This broker's log directories: DescribeLogDirs, AlterReplicaLogDirs.
+DescribeLogDirs, AlterReplicaLogDirs: this broker's log directories.
 
-Kafka's tools ask the first of every broker, ``kafka-reassign-partitions`` before it moves anything.
+Kafka's tools send DescribeLogDirs to every broker; ``kafka-reassign-partitions`` does so before it moves replicas.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from logbus.wire.messages.log_dirs import (
 
 @define(eq=False)
 class LogDirHandlers:
-    """Serves what operators want to know of log directories, and moves logs between them."""
+    """Describes log directories, and moves logs between them."""
 
     _replicas: Replicas
 

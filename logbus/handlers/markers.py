@@ -1,8 +1,8 @@
 """
-WriteTxnMarkers: the coordinator of a transaction has partitions here take note of its end.
+WriteTxnMarkers: writes the markers of ended transactions to partitions led by this broker.
 
-Coordinators on other brokers ask, and tools that end a transaction which nobody coordinates any more (KIP-664).  Who
-has not proved to be a broker may only do the latter: see :mod:`logbus.coordination.transactions.hanging`.
+It is sent by coordinators on other brokers, and by tools that abort a hanging transaction (KIP-664). A client that has
+not proved to be a broker may only do the latter: see :mod:`logbus.coordination.transactions.hanging`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from logbus.wire.messages.transactions import (
 )
 
 UNITS_TO_APPEND = 10
-"""Units of a time slice that it takes to append a marker."""
+"""Cost of appending a marker, in units of a time slice."""
 
 PARTITIONS_AT_A_TIME = 100
-"""Partitions that get markers in one turn of the reactor; in another one all of them last."""
+"""Number of partitions whose markers are written in one turn of the reactor."""
 
 Job = tuple[int, Ending, list[TopicPartition]]
 """A marker for some partitions, with the number of the marker in the request."""
@@ -45,7 +45,7 @@ class MarkerHandlers:
     """
     Serves WriteTxnMarkers.
 
-    :param hanging: says what clients may have written.
+    :param hanging: decides which markers clients may write.
     """
 
     _writer: MarkerWriter
@@ -124,7 +124,7 @@ def _together(jobs: Iterable[Job]) -> Iterator[list[Job]]:
 
 
 def _of_no_producer(ending: Ending, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
-    """Refuse a producer that cannot be, whoever asks."""
+    """Errors for an invalid producer id or epoch."""
     if ending.producer_id < 0:
         return dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if ending.producer_epoch < 0:

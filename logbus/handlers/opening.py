@@ -1,9 +1,9 @@
 """
-Clients that come before the broker knows the cluster: what they ask about it waits.
+Delays requests about the cluster's metadata until a starting broker has received it.
 
-While another broker is the controller, a broker that starts hears from it on its listener, which clients can reach as
-well. What they send to it before is answered as it would be anywhere: it leads nothing, it coordinates nothing. Only
-who leads and coordinates cannot be told yet, and "nobody" would be wrong.
+A starting broker receives the metadata from the controller on its listener, so clients can connect before that. Most
+of their requests are answered at once: the broker does not lead or coordinate anything yet. Requests for leaders and
+coordinators must wait, since an empty answer would be wrong.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ ABOUT_THE_CLUSTER = frozenset({3, 10, 32, 60, 75})
 @define(eq=False)
 class Opening:
     """
-    Keeps questions about the cluster waiting until :meth:`open`.
+    Lets requests about the cluster wait until :meth:`open`.
 
-    A connection that waits for an answer has nothing else served, so that each keeps one question here at most.
+    While a connection waits for a response its other requests are not served, so each has at most one waiting here.
     """
 
     _waiting: dict[Deferred[None], None] | None = field(factory=dict, init=False)
 
     def wrap(self, handler: Handler) -> Handler:
-        """The handler, for when we know."""
+        """Wrap a handler so that its requests wait."""
 
         def handle(context: RequestContext, request: Request) -> Answer:
             if self._waiting is None:
@@ -42,7 +42,7 @@ class Opening:
         return handle
 
     def open(self) -> None:
-        """The cluster is known: answer."""
+        """Serve the waiting requests, and delay no more: the metadata is there."""
         waiting, self._waiting = self._waiting, None
         for one in waiting or ():
             one.callback(None)

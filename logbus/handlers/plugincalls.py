@@ -1,5 +1,5 @@
 """
-AskPlugin: what a plugin on another broker asks its like on this one.
+AskPlugin: delivers a call from a plugin on another broker to the same plugin on this one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from logbus.wire.messages.cluster import AskPluginRequest, AskPluginResponse
 
 @define(eq=False)
 class PluginCallHandlers:
-    """Lets the plugins of this broker answer those of others."""
+    """Serves AskPlugin."""
 
     _calls: PluginCalls
     _door: Doorkeeper
@@ -34,6 +34,6 @@ class PluginCallHandlers:
         except ApiError as e:
             return AskPluginResponse(error_code=e.code, error_message=e.message)
         except Exception:
-            # A plugin's mistake is no reason to hang up on a broker.
-            self._log.failure("the plugin {plugin!r} failed to answer a broker", plugin=message.plugin)
+            # A plugin's error must not close the connection to a broker.
+            self._log.failure("the plugin {plugin!r} failed to answer another broker", plugin=message.plugin)
             return AskPluginResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)

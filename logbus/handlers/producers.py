@@ -1,5 +1,5 @@
 """
-InitProducerId: numbers for idempotent producers (KIP-98), and the beginning of transactional ones.
+InitProducerId: allocates producer ids (KIP-98), and starts transactional producers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ProducerHandlers:
 
 
 def _expected(message: InitProducerIdRequest) -> ProducerIdAndEpoch | None:
-    """Who a producer says it was so far (KIP-360)."""
+    """The producer id and epoch that a producer sends as its present ones (KIP-360)."""
     given = ProducerIdAndEpoch(message.producer_id, message.producer_epoch)
     if given == (NO_PRODUCER_ID, NO_PRODUCER_EPOCH):
         return None

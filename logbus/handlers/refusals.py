@@ -1,5 +1,5 @@
 """
-What a producer is told of batches that were not written.
+Fills Produce responses with the errors of batches that were not written.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from logbus.wire.messages.records import (
 )
 from logbus.wire.schema import ZERO_UUID
 
-#: The first version that says who leads (KIP-951).
+#: The first version with the current leader (KIP-951).
 LEADER_VERSION = 10
 
 
 @frozen
 class Refusals:
     """
-    Spells refusals.
+    Makes error responses.
 
-    :ivar hints: says who leads instead of this broker; None: nobody knows.
+    :ivar hints: looks up current leaders; None: responses do not name them.
     """
 
     hints: LeaderHints | None = None
 
     def refuse(self, answer: PartitionProduceResponse, topic: str, error: ApiError, version: int) -> None:
-        """Make it the answer for a partition whose batch was not written."""
+        """Set the error of a partition whose batch was not written."""
         answer.error_code = error.code
         answer.error_message = error.message
         if isinstance(error, RecordsRefused):
@@ -47,7 +47,7 @@ class Refusals:
     def one(
         self, listener: str, topic: str, index: int, error: ApiError, version: int, topic_id: bytes = ZERO_UUID
     ) -> ProduceResponse:
-        """The whole answer to a request of one batch that was not written."""
+        """The response to a request with one batch, which was not written."""
         answer = PartitionProduceResponse(index=index)
         self.refuse(answer, topic, error, version)
         response = ProduceResponse(
@@ -57,19 +57,19 @@ class Refusals:
         return response
 
     def say_where_leaders_are(self, response: ProduceResponse, listener: str) -> None:
-        """Put down the addresses of the leaders that a response names."""
+        """Add the addresses of the leaders in a response."""
         hints = [answer.current_leader for topic in response.responses for answer in topic.partition_responses]
         if self.hints is not None and any(hints):
             response.node_endpoints = self.hints.endpoints(listener, hints)
 
 
 def api_error(error: ApiError | StorageError) -> ApiError:
-    """What a client is told of an error."""
+    """The API error for an error."""
     return error if isinstance(error, ApiError) else ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
 
 def no_transactional_id() -> ApiError:
-    """The error for a batch of a transaction in a request that names none."""
+    """The error for a transactional batch in a request without a transactional id."""
     return ApiError(
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         "a batch belongs to a transaction, but the request names no transactional id",
@@ -78,7 +78,7 @@ def no_transactional_id() -> ApiError:
 
 def timed_out(result: object, timeout: float) -> Any:
     """
-    What happens when records are not durable in time, in seconds.
+    Raise the error for records that are not durable in time.
 
     :raise ApiError: REQUEST_TIMED_OUT.
     """
