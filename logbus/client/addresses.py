@@ -1,4 +1,4 @@
-"""Addresses of brokers, as people write them: ``localhost:9092``, ``a:9092,b:9092``, ``[::1]:9092``."""
+"""Parses bootstrap addresses: ``localhost:9092``, ``a:9092,b:9092``, ``[::1]:9092``."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ DEFAULT_PORT = 9092
 
 def parse_bootstrap(text: str | Iterable[str]) -> list[tuple[str, int]]:
     """
-    Read a list of ``HOST[:PORT]``, or one with commas between; the port is 9092 where none is given.
+    Parse ``HOST[:PORT]``, a list of them, or several separated by commas; the default port is 9092.
 
-    :raises ConfigError: names the part that is no address.
+    :raises ConfigError: a part is not an address; the message names it.
     """
     addresses = []
     if not isinstance(text, str):

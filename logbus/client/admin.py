@@ -1,7 +1,7 @@
 """
-Administration: topics, partitions, records to delete, the cluster; of settings see :mod:`~logbus.client.configs`, of
-leaders and replicas :mod:`~logbus.client.placement`, of groups :mod:`~logbus.client.groups`, of transactions
-:mod:`~logbus.client.transactions`.
+The admin client (Kafka: AdminClient): topics, partitions, records to delete, and the cluster. Its other parts are
+:mod:`~logbus.client.configs`, :mod:`~logbus.client.placement`, :mod:`~logbus.client.groups`,
+:mod:`~logbus.client.log_dirs` and :mod:`~logbus.client.transactions`.
 
 .. code-block:: python
 
@@ -9,7 +9,7 @@ leaders and replicas :mod:`~logbus.client.placement`, of groups :mod:`~logbus.cl
     answers = await admin.create_topics([NewTopic("orders", partitions=3)])
     for name, error in answers.items(): ...
 
-What concerns several things is answered for each: with what was asked for, or with the error as a value.
+A request about several things returns a result for each of them: a value, or the error as a value.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _number_or_default(name: str, value: object) -> None:
 @frozen
 class NewTopic:
     """
-    A topic to be.
+    A topic to create.
 
     :ivar partitions: −1: the broker's default.
     :ivar replication_factor: −1: the broker's default.
@@ -101,7 +101,7 @@ class NewTopic:
 @frozen
 class ClusterDescription:
     """
-    The brokers.
+    The brokers of a cluster.
 
     :ivar controller_id: −1 without one.
     """
@@ -113,8 +113,10 @@ class ClusterDescription:
 
 class AdminClient(ConfigAdmin, GroupAdmin, LogDirAdmin, PlacementAdmin, TransactionAdmin):
     """
-    :param cluster: closed by its owner, not by the client.
-    :param timeout: seconds the brokers may take to do what is asked.
+    Sends administrative requests to the brokers concerned.
+
+    :param cluster: its owner closes it, not the client.
+    :param timeout: seconds the brokers may take for a request.
     """
 
     def __init__(self, cluster: Cluster, *, timeout: float = 30.0) -> None:
@@ -129,7 +131,7 @@ class AdminClient(ConfigAdmin, GroupAdmin, LogDirAdmin, PlacementAdmin, Transact
         """
         Create topics.
 
-        :param validate_only: only say whether it would work.
+        :param validate_only: only check whether it would succeed.
         """
         topics = list(topics)
         for each in topics:
@@ -190,12 +192,11 @@ class AdminClient(ConfigAdmin, GroupAdmin, LogDirAdmin, PlacementAdmin, Transact
         validate_only: bool = False,
     ) -> Deferred[dict[str, ApiError | None]]:
         """
-        Give topics more partitions.
+        Add partitions to topics.
 
-        :param counts: how many each is to have in all.
-        :param assignments: broker ids of the replicas of each new partition, by topic, where the brokers are not to
-            choose them.
-        :param validate_only: only say whether it would work.
+        :param counts: the total number of partitions of each topic.
+        :param assignments: broker ids of the replicas of each new partition, by topic; default: the brokers choose.
+        :param validate_only: only check whether it would succeed.
         """
         request = CreatePartitionsRequest(
             topics=[
@@ -226,13 +227,13 @@ class AdminClient(ConfigAdmin, GroupAdmin, LogDirAdmin, PlacementAdmin, Transact
         """
         Delete the oldest records of partitions.
 
-        :param before: the first offset to keep of each; −1: none of what is there now.
-        :returns: where each partition begins now.
+        :param before: the first offset to keep in each partition; −1: delete all current records.
+        :returns: the first offset of each partition afterwards.
         """
         return Deferred.fromCoroutine(self._delete_records(before))
 
     def list_topics(self, *, internal: bool = False) -> Deferred[list[Topic]]:
-        """All topics, by name; with ``internal`` also those that the brokers keep for themselves."""
+        """All topics, by name; with ``internal`` also internal ones."""
 
         async def ask() -> list[Topic]:
             return [topic for topic in await self._cluster.topics() if internal or not topic.internal]
@@ -240,7 +241,7 @@ class AdminClient(ConfigAdmin, GroupAdmin, LogDirAdmin, PlacementAdmin, Transact
         return Deferred.fromCoroutine(ask())
 
     def describe_topics(self, names: Iterable[str]) -> Deferred[dict[str, Topic | ApiError]]:
-        """The topics of these names, asked for anew."""
+        """Topics by name, with fresh metadata."""
 
         async def ask() -> dict[str, Topic | ApiError]:
             answers: dict[str, Topic | ApiError] = {}
@@ -259,7 +260,7 @@ class AdminClient(ConfigAdmin, GroupAdmin, LogDirAdmin, PlacementAdmin, Transact
         return Deferred.fromCoroutine(self._describe_cluster())
 
     def features(self) -> Deferred[dict[str, int]]:
-        """The levels of the features that all brokers have agreed on (KIP-584), by name."""
+        """The levels of the finalized features (KIP-584), by name."""
 
         async def ask() -> dict[str, int]:
             channel = await self._cluster.any_channel()
@@ -275,7 +276,7 @@ class AdminClient(ConfigAdmin, GroupAdmin, LogDirAdmin, PlacementAdmin, Transact
         """The first offset at or after a time, for each partition: see :func:`logbus.client.offsets.list_offsets`."""
         return Deferred.fromCoroutine(list_offsets(self._cluster, wanted))
 
-    # How it works.
+    # Internals.
 
     @property
     def _timeout_ms(self) -> int:

@@ -1,19 +1,19 @@
-"""Decides which failures to reach brokers are worth a line in the log. Pure."""
+"""Decides which connection failures are logged. Pure."""
 
 from __future__ import annotations
 
 from attrs import define, field
 
 EVERY = 30.0
-"""Seconds after which the log says again that a broker is away."""
+"""Seconds between log messages about the same broker."""
 _MOST = 1000
-"""Addresses that are remembered."""
+"""The number of addresses to remember."""
 
 
 @define
 class _Outage:
     """
-    :ivar told_at: when the log last said so.
+    :ivar told_at: when it was last logged.
     :ivar failures: since then.
     """
 
@@ -23,16 +23,16 @@ class _Outage:
 
 @define(eq=False)
 class BrokerOutages:
-    """Which addresses cannot be reached, and when the log last said so."""
+    """The addresses that cannot be reached, and when that was last logged."""
 
     _outages: dict[str, _Outage] = field(factory=dict, init=False)
 
     def failed(self, address: str, now: float) -> int | None:
         """
-        A connection to an address failed.
+        Count a failed connection.
 
         :param now: seconds.
-        :returns: how many failures to tell of now; None if the log said so a short while ago.
+        :returns: the number of failures to log now; None: do not log.
         """
         outage = self._outages.get(address)
         if outage is None:
@@ -48,8 +48,8 @@ class BrokerOutages:
 
     def reached(self, address: str) -> bool:
         """
-        An address was reached.
+        Note a connection.
 
-        :returns: whether the log said that it could not be.
+        :returns: whether failures had been logged.
         """
         return self._outages.pop(address, None) is not None

@@ -1,7 +1,8 @@
 """
-A cluster as a client knows it: where to begin, who leads what, and a connection to each broker it talks to.
+The client's view of a cluster (Kafka: Metadata and NetworkClient): its brokers, topic metadata, and a connection to
+each broker in use.
 
-What is known is kept until somebody finds out that it is wrong (:meth:`Cluster.forget`), and asked for again then.
+Metadata is kept until a caller finds it wrong (:meth:`Cluster.forget`), and requested again when it is next needed.
 """
 
 from __future__ import annotations
@@ -41,18 +42,19 @@ _NOT_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE
 
 class Cluster:
     """
-    :param reactor: connects, and keeps time.
-    :param bootstrap: ``HOST:PORT``, or several in a list or with commas between; asked in order until one answers.
-    :param client_id: what we call ourselves.
-    :param timeout: seconds to wait for an answer.
-    :param connect_timeout: seconds to wait for a connection.
-    :param patience: seconds for which a topic that the brokers do not know is asked for again: one that was just
-        created is not known to all of them at once.
-    :param endpoint: makes the endpoint to a host and port; default: by name, IPv4 and IPv6.
+    Gives metadata and connections to producers, consumers and admin clients, which share it.
 
-    :ivar nodes: the brokers, by id; empty until metadata were asked for.
-    :ivar cluster_id: None until then.
-    :ivar controller_id: −1 until then.
+    :param reactor: provides connections and timers.
+    :param bootstrap: ``HOST:PORT``, or several, as a list or separated by commas; tried in order until one answers.
+    :param client_id: the client id in requests.
+    :param timeout: seconds to wait for a response.
+    :param connect_timeout: seconds to wait for a connection.
+    :param patience: seconds for which an unknown topic is retried: a new topic is not known to all brokers at once.
+    :param endpoint: makes the endpoint for a host and port; default: resolves names, IPv4 and IPv6.
+
+    :ivar nodes: the brokers, by id; empty before the first metadata response.
+    :ivar cluster_id: None before that.
+    :ivar controller_id: −1 before that.
     :raises ConfigError: ``bootstrap`` is not a list of addresses, or another option is wrong.
     """
 
@@ -98,24 +100,24 @@ class Cluster:
         self._lanes = 0
         self._closed = False
 
-    # What is known.
+    # Cached metadata.
 
     def known(self, name: str) -> Topic | None:
-        """What is known of a topic, without asking."""
+        """The cached metadata of a topic, if any."""
         return self._topics.get(name)
 
     def leader(self, partition: TopicPartition) -> int | None:
-        """The leader of a partition, without asking; None if it is not known or there is none."""
+        """The cached leader of a partition; None if it is not known or there is none."""
         topic = self._topics.get(partition.topic)
         found = None if topic is None else topic.partitions.get(partition.partition)
         return None if found is None or found.leader < 0 or found.leader not in self.nodes else found.leader
 
     def moved(self, partition: TopicPartition, leader: int, leader_epoch: int, nodes: Iterable[Node] = ()) -> bool:
         """
-        A broker that is asked in vain says who leads a partition now (KIP-951).
+        Update the leader of a partition, as named by a broker that is not the leader (KIP-951).
 
-        :param nodes: where it says that brokers can be reached.
-        :returns: whether that is newer than what was known; else one has to ask.
+        :param nodes: the addresses of brokers in that response.
+        :returns: whether this is newer than the cache; if not, request metadata.
         """
         topic = self._topics.get(partition.topic)
         known = None if topic is None else topic.partitions.get(partition.partition)
@@ -130,30 +132,31 @@ class Cluster:
         return True
 
     def forget(self, name: str) -> None:
-        """What is known of a topic proved wrong: ask again when it is next needed."""
+        """Drop the metadata of a topic, which proved wrong."""
         self._topics.pop(name, None)
 
-    # Asking.
+    # Requests.
 
     def topic(self, name: str, *, create: bool = False) -> Deferred[Topic]:
         """
-        A topic, from what is known or by asking.
+        A topic's metadata, cached or requested.
 
-        :param create: let the broker create it, if it is set to.
-        :raises ApiError: (in the Deferred) UNKNOWN_TOPIC_OR_PARTITION: there is none; or what else the broker says.
+        :param create: let the broker create a missing topic, if it is configured to.
+        :raises ApiError: (in the Deferred) UNKNOWN_TOPIC_OR_PARTITION: it does not exist; or another error of the
+            broker.
         :raises Unreachable: no broker answers.
         """
         return Deferred.fromCoroutine(self._topic(name, create))
 
     def topics(self) -> Deferred[list[Topic]]:
-        """All topics by name, asked for anew."""
+        """Request the metadata of all topics, by name."""
         return Deferred.fromCoroutine(self._all_topics())
 
     def ask_about(self, names: Iterable[str]) -> Deferred[dict[str, ApiError | None]]:
         """
-        Ask for topics anew, in one request, and go by what is known of them until the answer comes.
+        Refresh the metadata of topics in one request. The cache stays in use until the response comes.
 
-        :returns: fires with why a topic is not known now, for each of them.
+        :returns: fires with an error, or None, for each topic.
         :raises Unreachable: (in the Deferred) no broker answers.
         """
 
@@ -169,7 +172,7 @@ class Cluster:
         return Deferred.fromCoroutine(ask())
 
     def refresh(self) -> Deferred[None]:
-        """Ask for the brokers anew, and for no topics."""
+        """Request the list of brokers."""
 
         async def ask() -> None:
             await self._ask([], False)
@@ -178,9 +181,9 @@ class Cluster:
 
     def any_channel(self) -> Deferred[Channel]:
         """
-        A connection to whichever broker answers.
+        A connection to any broker.
 
-        :raises Unreachable: (in the Deferred) none does.
+        :raises Unreachable: (in the Deferred) no broker answers.
         """
         return Deferred.fromCoroutine(self._any_channel())
 
@@ -188,11 +191,11 @@ class Cluster:
         """
         A connection to one broker.
 
-        :param lane: answers come in order, so that a long poll holds up what follows it: those who wait long use a
-            lane, a connection, of their own.
-        :param lends: records in answers are only lent, as :func:`~logbus.net.channel.connect` says; for a lane of
-            one's own.
-        :raises Unreachable: (in the Deferred) it cannot be connected to, or is not known.
+        :param lane: names a connection. Responses on a connection come in order, so a long poll delays what follows;
+            use a lane of your own for such requests.
+        :param lends: the memory of records in responses is reused, see :func:`~logbus.net.channel.connect`; only for a
+            lane of your own.
+        :raises Unreachable: (in the Deferred) the broker is unknown, or cannot be connected to.
         """
         node = self.nodes.get(node_id)
         if node is None:
@@ -200,23 +203,23 @@ class Cluster:
         return Deferred.fromCoroutine(self._channel(node.host, node.port, lane, lends))
 
     def lane(self, name: str) -> str:
-        """A lane of one's own, for :meth:`channel`."""
+        """A new lane for :meth:`channel`."""
         self._lanes += 1
         return f"{name}-{self._lanes}"
 
     def hang_up(self, lane: str) -> None:
-        """A lane is not needed any more."""
+        """Close the connections of a lane."""
         for key, channel in list(self._channels.items()):
             if key[2] == lane:
                 del self._channels[key]
                 channel.close()
 
     def controller(self) -> Deferred[Channel]:
-        """A connection to the broker that administers topics."""
+        """A connection to the controller."""
         return Deferred.fromCoroutine(self._controller())
 
     def close(self) -> Deferred[None]:
-        """Hang up everywhere; fires when all connections are gone."""
+        """Close all connections; fires when they are closed."""
         self._closed = True
         for _, attempt in list(self._connecting.values()):
             if attempt is not None:
@@ -230,7 +233,7 @@ class Cluster:
 
         return Deferred.fromCoroutine(close())
 
-    # How it works.
+    # Internals.
 
     async def _topic(self, name: str, create: bool) -> Topic:
         topic = self._topics.get(name)
@@ -257,7 +260,7 @@ class Cluster:
         ]
 
     async def _ask(self, names: list[str] | None, create: bool) -> list[MetadataResponseTopic]:
-        """Ask for topics, all of them for None; what comes is noted."""
+        """Request the metadata of topics, or (None) of all, and update the cache."""
         attempt = 0
         while True:
             channel = await self._any_channel()
@@ -271,7 +274,7 @@ class Cluster:
             except RequestTimedOut:
                 raise
             except Disconnected:
-                # A connection that lay idle for long is found to be gone only now.
+                # A broker closes idle connections; that may be noticed only now.
                 attempt += 1
                 if attempt > 2:
                     raise
@@ -365,7 +368,7 @@ class Cluster:
         return await mine
 
     def _lost(self, host: str, port: int, channel: Channel) -> None:
-        """A broker that hangs up may do so for good reasons; one that does not answer has none."""
+        """Count a timeout as an outage. A broker that closes a connection may have good reasons."""
         if isinstance(channel.ended_by, RequestTimedOut):
             self._is_away(host, port, channel.ended_by)
 
@@ -376,11 +379,11 @@ class Cluster:
         if failures == 1:
             self._log.warn("{error}", error=error)
         elif failures is not None:
-            self._log.warn("{error} (tried {count} times since this was last said)", error=error, count=failures)
+            self._log.warn("{error} (failed {count} times since the last warning)", error=error, count=failures)
 
 
 def why_unreachable(host: str, port: int, error: BaseException | None) -> str:
-    """One line on a connection that did not come about: the address, and what went wrong."""
+    """One line about a failed connection: the address, and the reason."""
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if isinstance(error, DNSLookupError):
         return f"cannot connect to {where}: the name {host} cannot be resolved"

@@ -1,6 +1,4 @@
-"""
-Settings of topics, brokers and consumer groups, looked at and changed.
-"""
+"""The admin client's part for settings of topics, brokers and consumer groups."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ from logbus.wire.messages.configs import (
 
 
 class ResourceType(IntEnum):
-    """What has settings."""
+    """The types of resources that have settings."""
 
     TOPIC = 2
     BROKER = 4
@@ -35,7 +33,7 @@ class ResourceType(IntEnum):
 
 
 class Resource(NamedTuple):
-    """A topic or consumer group by its name, or a broker by its id; the name ``""`` stands for all brokers."""
+    """A topic or consumer group by name, or a broker by id; the name ``""`` stands for all brokers."""
 
     type: ResourceType
     name: str
@@ -47,7 +45,7 @@ class Resource(NamedTuple):
 
 
 class ConfigSource(IntEnum):
-    """Where the value of a setting comes from."""
+    """The origin of a setting's value."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -65,7 +63,7 @@ class ConfigEntry:
     """
     One setting.
 
-    :ivar value: None where it is secret or has none.
+    :ivar value: None if it is sensitive or not set.
     """
 
     name: str
@@ -77,7 +75,7 @@ class ConfigEntry:
 
 
 class ConfigAdmin:
-    """The part of :class:`~logbus.client.admin.AdminClient` that is about settings."""
+    """The part of :class:`~logbus.client.admin.AdminClient` for settings."""
 
     _cluster: Cluster
 
@@ -86,7 +84,7 @@ class ConfigAdmin:
         return Deferred.fromCoroutine(self._describe_configs(list(resources)))
 
     def min_insync_replicas(self, names: Iterable[str]) -> Deferred[dict[str, int]]:
-        """How many replicas must be in sync for producers that want all (``min.insync.replicas``), by topic."""
+        """The setting ``min.insync.replicas`` of topics, by topic."""
 
         async def ask() -> dict[str, int]:
             resources = [Resource(ResourceType.TOPIC, name) for name in names]
@@ -104,14 +102,14 @@ class ConfigAdmin:
         self, changes: Mapping[Resource, Mapping[str, str | None]], *, validate_only: bool = False
     ) -> Deferred[dict[Resource, ApiError | None]]:
         """
-        Change some settings and leave the others (KIP-339).
+        Change some settings and keep the others (KIP-339).
 
         :param changes: the new values; None returns a setting to its default.
-        :param validate_only: only say whether it would work.
+        :param validate_only: only check whether it would succeed.
         """
         return Deferred.fromCoroutine(self._alter_configs(changes, validate_only))
 
-    # How it works.
+    # Internals.
 
     async def _describe_configs(
         self, resources: list[Resource], names: list[str] | None = None
@@ -170,7 +168,9 @@ class ConfigAdmin:
 
     @staticmethod
     def _by_broker(resources: Sequence[Resource]) -> dict[int | None, list[Resource]]:
-        """A broker's own settings are its own affair; anyone knows the others."""
+        """
+        Group resources by the broker to ask: a broker answers for its own settings, any broker for the others (None).
+        """
         groups: dict[int | None, list[Resource]] = {}
         for each in resources:
             node_id = None
@@ -186,12 +186,12 @@ class ConfigAdmin:
 
 
 def problem(code: int, what: str, message: str | None) -> ApiError | None:
-    """The error that a response's code stands for; None if it stands for none."""
+    """The error for a response code; None for code 0."""
     return api_error(code, what, message) if code else None
 
 
 def _source(number: int, is_default: bool) -> ConfigSource:
-    """Version 0 has only whether it is the default."""
+    """Version 0 only tells whether the value is the default."""
     if number < 0:
         return ConfigSource.DEFAULT if is_default else ConfigSource.UNKNOWN
     try:

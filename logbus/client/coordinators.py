@@ -1,6 +1,6 @@
 """
-The brokers that coordinate groups and transactions: found, and asked again, elsewhere when what they coordinate moved,
-or later when they are loading.
+Finds the coordinators of groups and transactional ids, and sends them requests (Kafka: CoordinatorStrategy). Retries
+while a coordinator moves or is loading.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ NOT_NOW = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""What a broker says that does not coordinate a key, or not yet: the next attempt looks for the coordinator anew."""
+"""Errors of a broker that is not the coordinator, or not yet: look it up again before the next attempt."""
 
 _FIND_COORDINATOR = 10
 _BATCHED = 4
-"""The version of FindCoordinator from which one request asks for several keys (KIP-699)."""
+"""The first version of FindCoordinator that takes several keys (KIP-699)."""
 _LOST_CONNECTIONS = 2
-"""A connection that lay idle for long is found to be gone only when it is used."""
+"""The number of connections that may turn out to be closed, as idle ones are."""
 
 
 def group_error(code: int, group_id: str, message: str | None = None) -> ApiError | None:
-    """The error that a response's code stands for, in the group's words; None if it stands for none."""
+    """The error for a response code about a group; None for code 0."""
     if not code:
         return None
     if code == ErrorCode.GROUP_ID_NOT_FOUND:
@@ -49,7 +49,7 @@ def group_error(code: int, group_id: str, message: str | None = None) -> ApiErro
 
 
 def transaction_error(code: int, transactional_id: str, message: str | None = None) -> ApiError | None:
-    """The error that a response's code stands for, in words about a transactional id; None if it stands for none."""
+    """The error for a response code about a transactional id; None for code 0."""
     if not code:
         return None
     if code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
@@ -60,11 +60,11 @@ def transaction_error(code: int, transactional_id: str, message: str | None = No
 @frozen
 class Coordinated:
     """
-    A kind of thing that brokers coordinate.
+    A type of coordinator (Kafka: CoordinatorType).
 
     :ivar key_type: its number in FindCoordinator.
-    :ivar noun: what one is called.
-    :ivar error: the error that a response's code stands for, in words about a key; None if it stands for none.
+    :ivar noun: the word for a key.
+    :ivar error: makes an error about a key from a response code; None for code 0.
     """
 
     key_type: int
@@ -79,8 +79,10 @@ TRANSACTIONS = Coordinated(1, "transactional id", transaction_error)
 @frozen
 class Coordinators:
     """
-    :ivar patience: seconds for which a key is asked for again that nobody coordinates yet.
-    :ivar kind: what the keys are.
+    Sends requests to the coordinators of several keys.
+
+    :ivar patience: seconds for which a key without a coordinator is retried.
+    :ivar kind: the type of the keys.
     """
 
     cluster: Cluster
@@ -89,7 +91,7 @@ class Coordinators:
 
     async def find(self, keys: Iterable[str]) -> dict[str, Node | ApiError]:
         """
-        The coordinator of each key, asked for once.
+        The coordinator of each key, in one attempt.
 
         :raise Unreachable: no broker answers.
         """
@@ -116,12 +118,12 @@ class Coordinators:
         self, keys: Iterable[str], send: Callable[[Channel, Node, Sequence[str]], Work[Mapping[str, T | ApiError]]]
     ) -> dict[str, T | ApiError]:
         """
-        Ask the coordinators of keys for something, and again those that cannot answer yet.
+        Send a request to the coordinator of each key, retrying those that cannot answer yet.
 
-        :param send: asks one coordinator, for the keys it coordinates, and gives an answer for each.
-        :return: an answer or an error for each key, in the order given.
-        :raise Unreachable: no broker answers. A coordinator that cannot be reached is an error of its keys: the other
-            brokers may take a while to choose another.
+        :param send: sends the request to one coordinator for its keys, and returns a result for each.
+        :return: a result or an error for each key, in the given order.
+        :raise Unreachable: no broker answers. A coordinator that cannot be reached is an error of its keys only, since
+            another one may be chosen soon.
         """
         wanted = list(dict.fromkeys(keys))
         answers: dict[str, T | ApiError] = {}
@@ -177,5 +179,5 @@ class Coordinators:
 
 
 def is_not_now(answer: object) -> bool:
-    """Whether an answer is an error that may be gone when the coordinator is looked for anew."""
+    """Whether a result is an error that may be gone when the coordinator is looked up again."""
     return isinstance(answer, ApiError) and answer.code in NOT_NOW

@@ -1,6 +1,4 @@
-"""
-Groups as their coordinators describe them, the same for both protocols: classic, and that of KIP-848.
-"""
+"""Descriptions of groups by their coordinators, the same for the classic and the consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 
@@ -29,14 +27,14 @@ class GroupMember:
     A member of a group.
 
     :ivar instance_id: its ``group.instance.id``, if it has one.
-    :ivar host: the address it comes from.
-    :ivar assignment: what it reads, in order; nothing where that is not known: see ``assignment_bytes``.
-    :ivar subscription: topics it is subscribed to by name.
-    :ivar pattern: the regular expression it is subscribed to, if any (KIP-848).
-    :ivar target: what it is to read in the end (KIP-848); None where members speak the classic protocol.
-    :ivar epoch: −1 where members speak the classic protocol.
-    :ivar metadata_bytes: what it told its leader; empty with KIP-848.
-    :ivar assignment_bytes: what its leader told it; empty with KIP-848.
+    :ivar host: the address it connects from.
+    :ivar assignment: its partitions, in order; empty if they are not known: see ``assignment_bytes``.
+    :ivar subscription: the topics it subscribes to by name.
+    :ivar pattern: the regular expression it subscribes with, if any (KIP-848).
+    :ivar target: its target assignment (KIP-848); None in the classic protocol.
+    :ivar epoch: −1 in the classic protocol.
+    :ivar metadata_bytes: its encoded subscription; empty with KIP-848.
+    :ivar assignment_bytes: its encoded assignment; empty with KIP-848.
     """
 
     member_id: str
@@ -60,10 +58,10 @@ class GroupDescription:
     :ivar state: such as ``Stable`` or ``Empty``.
     :ivar type: ``classic`` or ``consumer``.
     :ivar protocol_type: ``consumer`` for consumers; empty if it never had members.
-    :ivar assignor: the strategy by which partitions are assigned; empty without members.
-    :ivar coordinator: the broker that coordinates it.
-    :ivar epoch: grows when members, subscriptions or topics change (KIP-848); −1 for a classic group.
-    :ivar assignment_epoch: the epoch that the target assignment was made for; −1 for a classic group.
+    :ivar assignor: the assignment strategy; empty without members.
+    :ivar coordinator: its coordinator.
+    :ivar epoch: incremented when members, subscriptions or topics change (KIP-848); −1 for a classic group.
+    :ivar assignment_epoch: the epoch of the target assignment; −1 for a classic group.
     """
 
     group_id: str
@@ -78,16 +76,16 @@ class GroupDescription:
 
     @property
     def is_active(self) -> bool:
-        """Whether it has members, or may get some at any moment: its offsets are theirs to commit."""
+        """Whether it has members, or may get some at any moment, which then commit their own offsets."""
         return bool(self.members) or self.state not in ("Empty", "Dead")
 
 
 async def describe_at(channel: Channel, node: Node, group_ids: Sequence[str]) -> dict[str, GroupDescription | ApiError]:
     """
-    Groups as one coordinator describes them.
+    Describe groups at one coordinator.
 
-    Which protocol a group speaks only its coordinator knows: it is asked by the newer one first, and by the classic
-    one for those it says are not of the newer.
+    Only the coordinator knows the protocol of a group. So it is asked by the newer protocol first, and by the classic
+    one for the groups that are not of the newer.
     """
     answers: dict[str, GroupDescription | ApiError] = {}
     classic: Sequence[str] = group_ids
@@ -148,7 +146,7 @@ def _classic(group: DescribedGroup, node: Node) -> GroupDescription | ApiError:
     if error is not None:
         return error
     if group.group_state == "Dead":
-        # How brokers before Kafka 4.0 describe a group that is not there.
+        # Brokers before Kafka 4.0 describe a group that does not exist so.
         return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group.group_id!r}")
     members = []
     for each in sorted(group.members, key=lambda each: each.member_id):
@@ -181,5 +179,5 @@ def _partitions(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
 
 
 def _address(host: str) -> str:
-    """Kafka writes an address as Java does, with the (empty) name before a slash."""
+    """Remove the slash of an address in Java's format."""
     return host.rpartition("/")[2]

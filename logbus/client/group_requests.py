@@ -1,6 +1,4 @@
-"""
-What a client asks of brokers about groups; each answer is for one thing, a value or its error.
-"""
+"""The admin client's requests about groups; each returns a value or an error for each item."""
 
 from __future__ import annotations
 
@@ -38,12 +36,12 @@ from logbus.wire.messages.offsets import (
 )
 
 COMMITS_A_REQUEST = 1000
-"""All commits of a request become one batch of records, which brokers limit (``message.max.bytes``)."""
+"""All commits of a request become one record batch, whose size brokers limit (``message.max.bytes``)."""
 _OFFSET_COMMIT, _OFFSET_FETCH, _LIST_GROUPS = 8, 9, 16
 _BY_NAME = 9
-"""The last version of OffsetCommit and OffsetFetch that names topics; the next has their ids only."""
+"""The last version of OffsetCommit and OffsetFetch that identifies topics by name."""
 _SEVERAL_GROUPS = 8
-"""The version of OffsetFetch from which one request asks for several groups (KIP-709)."""
+"""The first version of OffsetFetch for several groups (KIP-709)."""
 
 
 async def list_groups(
@@ -52,7 +50,7 @@ async def list_groups(
     """
     The groups of all brokers, by id.
 
-    :param patience: seconds for which a broker is asked again that is loading.
+    :param patience: seconds for which a broker that is loading is retried.
     """
     await cluster.refresh()
     deadline = cluster.reactor.seconds() + patience
@@ -79,7 +77,7 @@ async def list_groups(
 async def alter_offsets(
     coordinators: Coordinators, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
 ) -> dict[TopicPartition, ApiError | None]:
-    """Commit offsets in the place of a group, as many at a time as a broker's batch has room for."""
+    """Commit offsets for a group, in several requests if there are many."""
     answers: dict[TopicPartition, ApiError | None] = {}
     wanted = list(offsets.items())
     for first in range(0, len(wanted), COMMITS_A_REQUEST):
@@ -123,7 +121,7 @@ async def _alter_some(
 async def delete_offsets(
     coordinators: Coordinators, group_id: str, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, ApiError | None]:
-    """Have a group forget offsets."""
+    """Delete a group's committed offsets."""
     topics: dict[str, OffsetDeleteRequestTopic] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, OffsetDeleteRequestTopic(name=topic, partitions=[])).partitions.append(
@@ -163,7 +161,7 @@ async def _list_at(channel: Channel, states: Sequence[str], types: Sequence[str]
 async def fetch_offsets(
     channel: Channel, node: Node, group_ids: Sequence[str]
 ) -> dict[str, dict[TopicPartition, CommittedOffset | ApiError] | ApiError]:
-    """All that some groups of one coordinator committed."""
+    """All committed offsets of groups, from one coordinator."""
     version = min(channel.version(_OFFSET_FETCH), _BY_NAME)
     response: OffsetFetchResponse
     if version >= _SEVERAL_GROUPS:
@@ -197,7 +195,7 @@ def _committed(
 
 
 async def delete_groups(channel: Channel, node: Node, group_ids: Sequence[str]) -> dict[str, ApiError | None]:
-    """Delete some groups of one coordinator."""
+    """Delete groups at one coordinator."""
     response: DeleteGroupsResponse = await channel.request(DeleteGroupsRequest(groups_names=list(group_ids)))
     return {each.group_id: group_error(each.error_code, each.group_id) for each in response.results}
 

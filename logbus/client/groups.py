@@ -1,9 +1,8 @@
 """
-Administration of groups: who is in them, what they have committed.
+The admin client's part for consumer groups: their members and committed offsets.
 
-Part of :class:`~logbus.client.admin.AdminClient`, and in its manner: what concerns several things is answered for
-each, with what was asked for or with the error as a value. What is asked of brokers is imported when it is: a client
-that administers topics does not wait for it.
+A request about several things returns a value or an error for each. The requests themselves are imported at first use,
+so that clients that only administer topics start faster.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ if TYPE_CHECKING:
 @frozen
 class ListedGroup:
     """
-    A group, as the broker lists it that coordinates it.
+    A group in the list of its coordinator.
 
     :ivar protocol_type: ``consumer`` for consumers; empty if it never had members.
-    :ivar state: such as ``Stable``; empty where brokers do not say (before Kafka 2.6).
-    :ivar type: ``classic`` or ``consumer``; empty where brokers do not say (before Kafka 3.8).
+    :ivar state: such as ``Stable``; empty if brokers do not report it (before Kafka 2.6).
+    :ivar type: ``classic`` or ``consumer``; empty if brokers do not report it (before Kafka 3.8).
     :ivar coordinator: the broker's id.
     """
 
@@ -43,9 +42,9 @@ class ListedGroup:
 @frozen
 class CommittedOffset:
     """
-    What a group committed for a partition.
+    A group's committed offset for a partition (Kafka: OffsetAndMetadata).
 
-    :ivar offset: of the next record to read.
+    :ivar offset: the next offset to read.
     :ivar leader_epoch: of the record before it; −1: not known.
     """
 
@@ -57,12 +56,12 @@ class CommittedOffset:
 @frozen
 class GroupMetadata:
     """
-    Who somebody is in a group, and since when: what commits carry, be they plain or in a transaction (KIP-447).
+    A member's identity in its group, sent with commits, in transactions, too (KIP-447; Kafka: ConsumerGroupMetadata).
 
     :ivar generation: in the consumer protocol the member epoch; −1: no member, and the coordinator does not check it;
-        0: not a member yet, and the coordinator refuses what is committed.
+        0: not a member yet, and the coordinator refuses commits.
     :ivar member_id: empty: no member.
-    :ivar assignment: the partitions that the member had; a transaction takes offsets of no others. None: not known.
+    :ivar assignment: the member's partitions; a transaction accepts offsets of no others. None: not known.
     """
 
     group_id: str
@@ -73,12 +72,12 @@ class GroupMetadata:
 
     @property
     def is_member(self) -> bool:
-        """Whether this is somebody's place in the group, and not only the group's name."""
+        """Whether it identifies a member, and not only the group."""
         return self.generation > 0
 
 
 class GroupAdmin:
-    """What an :class:`~logbus.client.admin.AdminClient` does with groups."""
+    """The part of :class:`~logbus.client.admin.AdminClient` for groups."""
 
     _cluster: Cluster
     _timeout: float
@@ -87,9 +86,9 @@ class GroupAdmin:
         """
         The groups of all brokers, by id.
 
-        :param states: only those in one of these states, such as ``Stable``; none: in any.
-        :param types: only those of these types, ``classic`` and ``consumer``; none: of any.
-        :raises ApiError: (in the Deferred) a broker refuses, or is too old to tell states or types.
+        :param states: only groups in one of these states, such as ``Stable``; empty: all.
+        :param types: only these types, ``classic`` and ``consumer``; empty: all.
+        :raises ApiError: (in the Deferred) a broker refuses, or is too old to report states or types.
         """
 
         async def ask() -> list[ListedGroup]:
@@ -101,9 +100,9 @@ class GroupAdmin:
 
     def describe_groups(self, group_ids: Iterable[str]) -> Deferred[dict[str, GroupDescription | ApiError]]:
         """
-        Groups with their members, whichever protocol they speak.
+        Groups with their members, of either protocol.
 
-        The error of a group that is not there is GROUP_ID_NOT_FOUND.
+        The error for a group that does not exist is GROUP_ID_NOT_FOUND.
         """
 
         async def ask() -> dict[str, GroupDescription | ApiError]:
@@ -117,7 +116,7 @@ class GroupAdmin:
     def list_group_offsets(
         self, group_ids: Iterable[str]
     ) -> Deferred[dict[str, dict[TopicPartition, CommittedOffset | ApiError] | ApiError]]:
-        """All that groups have committed; nothing for a group that is not there."""
+        """All committed offsets of groups; empty for a group that does not exist."""
 
         async def ask() -> dict[str, dict[TopicPartition, CommittedOffset | ApiError] | ApiError]:
             from logbus.client.coordinators import Coordinators
@@ -131,9 +130,9 @@ class GroupAdmin:
         self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> Deferred[dict[TopicPartition, ApiError | None]]:
         """
-        Commit offsets in the place of a group that has no members now; a group that is not there begins to be.
+        Commit offsets for a group that has no members; a group that does not exist is created.
 
-        The error of a group with members is UNKNOWN_MEMBER_ID.
+        The error for a group with members is UNKNOWN_MEMBER_ID.
         """
 
         async def ask() -> dict[TopicPartition, ApiError | None]:
@@ -148,9 +147,9 @@ class GroupAdmin:
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> Deferred[dict[TopicPartition, ApiError | None]]:
         """
-        Have a group forget what it committed for partitions.
+        Delete a group's committed offsets of partitions.
 
-        The error for a topic that the group is reading is GROUP_SUBSCRIBED_TO_TOPIC.
+        The error for a topic that the group subscribes to is GROUP_SUBSCRIBED_TO_TOPIC.
         """
 
         async def ask() -> dict[TopicPartition, ApiError | None]:
@@ -163,9 +162,9 @@ class GroupAdmin:
 
     def delete_groups(self, group_ids: Iterable[str]) -> Deferred[dict[str, ApiError | None]]:
         """
-        Delete groups with all that they committed.
+        Delete groups and their committed offsets.
 
-        The error of a group with members is NON_EMPTY_GROUP, of one that is not there GROUP_ID_NOT_FOUND.
+        The error for a group with members is NON_EMPTY_GROUP; for one that does not exist, GROUP_ID_NOT_FOUND.
         """
 
         async def ask() -> dict[str, ApiError | None]:

@@ -1,5 +1,5 @@
 """
-What is in the log directories of brokers, and moves between them (KIP-113; Kafka: ``Admin.describeLogDirs`` and
+The admin client's part for log directories (KIP-113; Kafka: ``Admin.describeLogDirs`` and
 ``Admin.alterReplicaLogDirs``).
 """
 
@@ -29,11 +29,12 @@ from logbus.wire.messages.log_dirs import (
 @frozen
 class ReplicaInfo:
     """
-    One log in a log directory.
+    One replica's log in a log directory.
 
     :ivar size: bytes.
-    :ivar offset_lag: offsets that it lacks: a replica of what is committed, a future log of the current one.
-    :ivar is_future: it is being copied here from another directory of the broker, and will take that log's place.
+    :ivar offset_lag: the number of offsets that it is behind: a replica the high watermark, a future log the current
+        log.
+    :ivar is_future: it is being copied from another directory of the broker, and will replace that log.
     """
 
     size: int
@@ -44,10 +45,10 @@ class ReplicaInfo:
 @frozen
 class LogDir:
     """
-    One log directory of a broker.
+    A broker's log directory.
 
-    :ivar error: why it cannot be used; None: it can.
-    :ivar total_bytes: of its file system, as ``usable_bytes``; −1: the broker does not say.
+    :ivar error: the reason why it is offline; None: it is online.
+    :ivar total_bytes: of its file system, like ``usable_bytes``; −1: not reported.
     """
 
     path: str
@@ -58,7 +59,7 @@ class LogDir:
 
 
 class LogDirAdmin:
-    """The part of :class:`~logbus.client.admin.AdminClient` that is about log directories."""
+    """The part of :class:`~logbus.client.admin.AdminClient` for log directories."""
 
     _cluster: Cluster
 
@@ -82,10 +83,10 @@ class LogDirAdmin:
         self, broker_id: int, moves: Mapping[TopicPartition, str]
     ) -> Deferred[dict[TopicPartition, ApiError | None]]:
         """
-        Move replicas on a broker to other log directories of it. The answer comes when the copying has begun;
-        :meth:`describe_log_dirs` shows how far it is.
+        Move replicas to other log directories of their broker. The result comes when the copying has started;
+        :meth:`describe_log_dirs` shows its progress.
 
-        :param moves: paths of directories, as the broker has them.
+        :param moves: paths of directories on the broker.
         """
 
         async def ask() -> dict[TopicPartition, ApiError | None]:

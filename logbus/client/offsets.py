@@ -1,4 +1,4 @@
-"""Offsets by time, asked of the partitions' leaders."""
+"""Looks up offsets by time (ListOffsets) at the leaders of partitions."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from logbus.wire.messages.records import (
 )
 
 LATEST = -1
-"""Instead of a time: the offset that the next record gets (KIP-32)."""
+"""Instead of a time: the end of the partition (KIP-32)."""
 EARLIEST = -2
-"""Instead of a time: the first offset that is kept."""
+"""Instead of a time: the beginning of the partition."""
 MAX_TIMESTAMP = -3
 """Instead of a time: the record with the largest timestamp (KIP-734)."""
 
@@ -32,10 +32,10 @@ async def list_offsets(
     The first offset at or after a time, for each partition.
 
     :param wanted: milliseconds since 1970, :data:`LATEST`, :data:`EARLIEST` or :data:`MAX_TIMESTAMP`.
-    :param patience: seconds for which a leader is asked again that has no answer yet; one just made may not.
-    :param committed: the end is the last stable offset: no transaction is open before it.
-    :returns: offset and timestamp −1 where there is no such record; or why the leader does not say.
-    :raises LogbusError: a topic is not there, or a leader cannot be reached.
+    :param patience: seconds for which retriable errors are retried; a new leader may not know the end yet.
+    :param committed: the end is the last stable offset.
+    :returns: offset and timestamp −1 if there is no such record; or the leader's error.
+    :raises LogbusError: a topic does not exist, or a leader cannot be reached.
     """
     deadline = cluster.reactor.seconds() + patience
     answers = await _list_offsets(cluster, wanted, committed)
@@ -56,9 +56,9 @@ async def found_offsets(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], committed: bool
 ) -> dict[TopicPartition, TimestampOffset]:
     """
-    The same, or an error; leaders that have no answer yet are asked again for a while.
+    Like :func:`list_offsets`, with retries, and raising the first error.
 
-    :raises ApiError: for the first partition that has no answer.
+    :raises ApiError: the error of the first partition that has one.
     """
     found = {}
     answers = await list_offsets(cluster, wanted, patience=5.0, committed=committed)

@@ -1,6 +1,4 @@
-"""
-Checks of the client's options and arguments where they are given: each error names the option, and what would be right.
-"""
+"""Validates options and arguments of the client; each error names the option and says what is valid."""
 
 from __future__ import annotations
 
@@ -13,17 +11,17 @@ from logbus.model import TopicPartition
 
 MAX_INT32 = 2**31 - 1
 MAX_SECONDS = MAX_INT32 / 1000
-"""Requests carry milliseconds in 32 bits."""
+"""Requests carry durations in 32 bits of milliseconds."""
 _SHOWN = 100
 
 
 class InvalidOption(ConfigError, ValueError):
-    """An option or argument is wrong; the message names it, and what would be right."""
+    """An option or argument is invalid; the message names it and says what is valid."""
 
 
 def choice(name: str, value: object, choices: Sequence[str]) -> None:
     """
-    :raises InvalidOption: the value is none of the choices.
+    :raises InvalidOption: the value is not one of the choices.
     """
     if not isinstance(value, str) or value not in choices:
         *others, last = map(repr, choices)
@@ -32,9 +30,9 @@ def choice(name: str, value: object, choices: Sequence[str]) -> None:
 
 def seconds(name: str, value: object, *, positive: bool = False, is_sent: bool = False) -> None:
     """
-    :param positive: 0 makes no sense.
-    :param is_sent: brokers are told.
-    :raises InvalidOption: it is no number of seconds, or not in the range.
+    :param positive: 0 is invalid.
+    :param is_sent: it is sent to brokers, as milliseconds in 32 bits.
+    :raises InvalidOption: it is not a number of seconds, or out of range.
     """
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     if not is_number or value < 0 or (positive and value == 0):  # type: ignore[operator]
@@ -46,7 +44,7 @@ def seconds(name: str, value: object, *, positive: bool = False, is_sent: bool =
 
 def integer(name: str, value: object, least: int, most: int = MAX_INT32) -> None:
     """
-    :raises InvalidOption: it is no integer between these bounds.
+    :raises InvalidOption: it is not an integer within these bounds.
     """
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise InvalidOption(f"{name} is {shown(value)}; it is an integer from {least} to {most}")
@@ -54,7 +52,7 @@ def integer(name: str, value: object, least: int, most: int = MAX_INT32) -> None
 
 def flag(name: str, value: object) -> None:
     """
-    :raises InvalidOption: it is neither True nor False.
+    :raises InvalidOption: it is not a bool.
     """
     if not isinstance(value, bool):
         raise InvalidOption(f"{name} is {shown(value)}; it can be True or False")
@@ -62,7 +60,7 @@ def flag(name: str, value: object) -> None:
 
 def text(name: str, value: object, *, optional: bool = False) -> None:
     """
-    :raises InvalidOption: it is no text, or empty.
+    :raises InvalidOption: it is not a string, or empty.
     """
     if (optional and value is None) or (isinstance(value, str) and value):
         return
@@ -71,7 +69,7 @@ def text(name: str, value: object, *, optional: bool = False) -> None:
 
 def function(name: str, value: object, *, optional: bool = True) -> None:
     """
-    :raises InvalidOption: it cannot be called, or is a class where an instance is wanted.
+    :raises InvalidOption: it is not callable, or a class instead of an instance.
     """
     if optional and value is None:
         return
@@ -83,9 +81,9 @@ def function(name: str, value: object, *, optional: bool = True) -> None:
 
 def objects(name: str, values: object, method: str) -> tuple[Any, ...]:
     """
-    A sequence of objects with a method, as interceptors are.
+    Validate a sequence of objects that have a method, such as interceptors.
 
-    :raises InvalidOption: it is no sequence, or has something else in it.
+    :raises InvalidOption: it is not a sequence of such objects.
     """
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise InvalidOption(f"{name} is {shown(values)}; it is a list")
@@ -100,7 +98,7 @@ def objects(name: str, values: object, method: str) -> tuple[Any, ...]:
 
 def cluster(value: object) -> None:
     """
-    :raises InvalidOption: it is no :class:`~logbus.client.Cluster`.
+    :raises InvalidOption: it is not a :class:`~logbus.client.Cluster`.
     """
     if not hasattr(value, "reactor"):
         raise InvalidOption(f"cluster is {shown(value)}; it is a Cluster, such as Cluster(reactor, '127.0.0.1:9092')")
@@ -108,7 +106,7 @@ def cluster(value: object) -> None:
 
 def partition(value: object) -> None:
     """
-    :raises InvalidOption: it is no partition of a topic.
+    :raises InvalidOption: it is not a :class:`~logbus.model.TopicPartition`.
     """
     if not isinstance(value, TopicPartition):
         raise InvalidOption(f"{shown(value)} is no partition; give TopicPartition('orders', 0), of logbus.model")
@@ -118,7 +116,7 @@ def partition(value: object) -> None:
 
 def partitions(values: object) -> tuple[TopicPartition, ...]:
     """
-    :raises InvalidOption: it is not several partitions of topics.
+    :raises InvalidOption: it is not a collection of partitions.
     """
     if isinstance(values, (str, bytes, TopicPartition)) or not isinstance(values, Iterable):
         raise InvalidOption(f"{shown(values)} are no partitions; give a list of TopicPartition")
@@ -130,7 +128,7 @@ def partitions(values: object) -> tuple[TopicPartition, ...]:
 
 def offsets(values: object) -> None:
     """
-    :raises InvalidOption: it is no mapping of partitions to offsets that can be committed.
+    :raises InvalidOption: it is not a mapping of partitions to offsets that can be committed.
     """
     if not isinstance(values, Mapping):
         raise InvalidOption(f"offsets are {shown(values)}; give a mapping of TopicPartition to the next offset to read")
@@ -142,15 +140,15 @@ def offsets(values: object) -> None:
 
 
 def shown(value: object) -> str:
-    """A value as it is quoted in an error."""
+    """A value as quoted in errors, shortened."""
     found = repr(value)
     return found if len(found) <= _SHOWN else f"{found[:_SHOWN]}..."
 
 
 def checked(check: Callable[..., object], **how: Any) -> Callable[[object, Any, Any], None]:
     """
-    A check as a validator of attrs.
+    Make an attrs validator of a check.
 
-    :param how: its arguments after the name and the value.
+    :param how: arguments of the check after name and value.
     """
     return lambda _, attribute, value: (check(attribute.name, value, **how), None)[1]

@@ -1,6 +1,4 @@
-"""
-Who leads and who holds: elections, and reassignments of replicas (KIP-455, KIP-460).
-"""
+"""The admin client's part for replicas: leader elections and reassignments (KIP-455, KIP-460)."""
 
 from __future__ import annotations
 
@@ -35,9 +33,9 @@ V = TypeVar("V")
 @frozen
 class Reassignment:
     """
-    One that is under way.
+    A reassignment in progress.
 
-    :ivar replicas: those that there are now, with ``adding`` and ``removing`` among them.
+    :ivar replicas: the current replicas, including ``adding`` and ``removing``.
     """
 
     replicas: tuple[int, ...]
@@ -46,12 +44,12 @@ class Reassignment:
 
     @property
     def target(self) -> tuple[int, ...]:
-        """What it is to end with."""
+        """The replicas at the end."""
         return tuple(broker for broker in self.replicas if broker not in self.removing)
 
 
 class PlacementAdmin:
-    """The part of :class:`~logbus.client.admin.AdminClient` that is about leaders and replicas."""
+    """The part of :class:`~logbus.client.admin.AdminClient` for leaders and replicas."""
 
     _cluster: Cluster
     _timeout: float
@@ -60,11 +58,11 @@ class PlacementAdmin:
         self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
     ) -> Deferred[dict[TopicPartition, ApiError | None]]:
         """
-        Have the preferred leaders elected; those that lead already are left out of the answer.
+        Elect the preferred leaders; partitions that they lead already are not in the result.
 
         :param partitions: None: all.
-        :param unclean: instead, for partitions without a leader: any replica that lives, although it may lack committed
-            records, which are lost then.
+        :param unclean: instead, elect any live replica for partitions without a leader. Committed records that it lacks
+            are lost.
         """
         wanted = None
         if partitions is not None:
@@ -91,10 +89,10 @@ class PlacementAdmin:
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> Deferred[dict[TopicPartition, ApiError | None]]:
         """
-        Begin to move replicas, or go back.
+        Start to move replicas, or cancel it.
 
-        :param targets: the brokers that are to have a replica of each, the preferred leader first; None cancels what is
-            under way.
+        :param targets: the brokers that get the replicas of each partition, preferred leader first; None cancels the
+            current reassignment.
         """
         by_topic: dict[str, list[ReassignablePartition]] = {}
         for name, replicas in targets.items():
@@ -124,7 +122,7 @@ class PlacementAdmin:
     def list_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> Deferred[dict[TopicPartition, Reassignment]]:
-        """The reassignments that are under way, of these partitions or (None) of all."""
+        """The reassignments in progress, of these partitions or (None) of all."""
         wanted = None
         if partitions is not None:
             wanted = [
@@ -147,7 +145,7 @@ class PlacementAdmin:
         return self._at_controller(request, read)
 
     def _at_controller(self, request: Any, read: Callable[[Any], dict[K, V]]) -> Deferred[dict[K, V]]:
-        """Ask whoever is the controller, again if that has moved."""
+        """Send a request to the controller, and retry if that has moved."""
         raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""Which failures are worth another attempt, and how long to wait before it."""
+"""Retriable errors, and the backoff between attempts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _BY_CODE = {int(code): code for code in ErrorCode}
 
 
 class Unreachable(LogbusError):
-    """No broker could be connected to; the message names the addresses and what they said."""
+    """No broker could be connected to; the message has the addresses and the reasons."""
 
 
 def is_retriable(error: BaseException) -> bool:
-    """Whether the same request may succeed later, perhaps with newer metadata or over another connection."""
+    """Whether the same request may succeed later, perhaps with newer metadata or on another connection."""
     if isinstance(error, ApiError):
         return error.code.retriable
     return isinstance(error, (Disconnected, Unreachable))
@@ -23,11 +23,11 @@ def is_retriable(error: BaseException) -> bool:
 
 def api_error(code: int, what: str, message: str | None = None) -> ApiError:
     """
-    The error that a response's code stands for.
+    The error for a response code.
 
-    :param code: as the broker sent it; one that is not known here counts as UNKNOWN_SERVER_ERROR.
-    :param what: what was asked for, such as ``topic orders``; the sentence begins with it.
-    :param message: the broker's own words; default: the code's sentence.
+    :param code: as received; unknown codes become UNKNOWN_SERVER_ERROR.
+    :param what: the subject, such as ``topic orders``; the message begins with it.
+    :param message: the broker's message; default: the standard sentence for the code.
     """
     known = _BY_CODE.get(code)
     if known is None:
@@ -40,10 +40,10 @@ def api_error(code: int, what: str, message: str | None = None) -> ApiError:
 @frozen
 class Backoff:
     """
-    Seconds to wait before an attempt: doubled from one to the next.
+    Exponential backoff: the wait doubles with each attempt.
 
-    :ivar first: before the second attempt.
-    :ivar most: never longer than this.
+    :ivar first: seconds before the second attempt.
+    :ivar most: the longest wait.
     """
 
     first: float = 0.1

@@ -1,4 +1,4 @@
-"""Coroutines that go on by themselves, with nobody who waits for them."""
+"""Runs coroutines in the background."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from twisted.python.failure import Failure
 
 class Tasks:
     """
-    :param failed: called with what one of them fails with, unless it was cancelled.
+    A set of running coroutines.
+
+    :param failed: called with the failure of a coroutine, unless it was cancelled.
     """
 
     def __init__(self, failed: Callable[[Failure], object]) -> None:
@@ -19,7 +21,7 @@ class Tasks:
         self._tasks: set[Deferred[None]] = set()
 
     def start(self, coroutine: Coroutine[Deferred[Any], Any, None]) -> None:
-        """Begin one."""
+        """Start a coroutine."""
         task = Deferred.fromCoroutine(coroutine)
         self._tasks.add(task)
 
@@ -31,6 +33,6 @@ class Tasks:
         task.addBoth(ended)
 
     def cancel(self) -> None:
-        """End them all."""
+        """Cancel all of them."""
         for task in list(self._tasks):
             task.cancel()

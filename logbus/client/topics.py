@@ -1,4 +1,4 @@
-"""Brokers, topics and partitions, as the brokers describe them. Pure."""
+"""Metadata of brokers, topics and partitions, as values. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from logbus.wire.messages.metadata import MetadataResponseTopic
 
 @frozen
 class Node:
-    """A broker, where it says that it can be reached."""
+    """A broker and its advertised address."""
 
     node_id: int
     host: str
@@ -26,7 +26,7 @@ class Node:
 @frozen
 class Partition:
     """
-    One partition's state.
+    A partition's leader and replicas.
 
     :ivar leader: broker id, −1 without a leader.
     """
@@ -42,9 +42,9 @@ class Partition:
 @frozen
 class Topic:
     """
-    One topic.
+    A topic and its partitions.
 
-    :ivar topic_id: zero where brokers know no ids.
+    :ivar topic_id: zero if brokers do not support ids.
     :ivar partitions: by number, in order.
     """
 
@@ -55,7 +55,7 @@ class Topic:
 
 
 def topic_of(answer: MetadataResponseTopic) -> Topic:
-    """What a broker says of a topic, as a value."""
+    """Decode a topic of a Metadata response."""
     assert answer.name is not None
     partitions = {
         each.partition_index: Partition(
@@ -73,10 +73,11 @@ def topic_of(answer: MetadataResponseTopic) -> Topic:
 
 def newest(known: Topic | None, said: Topic) -> Topic:
     """
-    What to believe of a topic: a broker that has not heard of an election yet names the leader before it (KIP-320).
+    Merge a response into the cache: per partition the higher leader epoch wins, since a broker may not know of the last
+    election yet (KIP-320).
     """
     if known is None or known.topic_id != said.topic_id or not said.topic_id.int:
-        # Another topic of that name, or perhaps one: epochs begin anew.
+        # A topic was created anew under its name (or that cannot be told): its epochs start again.
         return said
     partitions = dict(said.partitions)
     for index, ours in known.partitions.items():
