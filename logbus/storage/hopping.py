@@ -34,6 +34,8 @@ def hop(
         header = read_header(data, at)
         if header.magic != MAGIC or header.size < HEADER_SIZE:
             raise damaged(position, f"there is no record batch (magic {header.magic})")
+        if header.last_offset_delta < 0 or header.size > end - position:
+            raise damaged(position, f"a batch of {header.size} bytes and {header.last_offset_delta + 1} offsets")
         yield position, header
         size = header.size
         position += size

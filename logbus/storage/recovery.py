@@ -20,7 +20,7 @@ from twisted.logger import Logger
 from logbus.errors import ApiError, DecodeError, StorageError
 from logbus.model import NO_EPOCH
 from logbus.records.batch import HEADER_SIZE, MAGIC, Marker, batch_problem, read_header
-from logbus.records.header import CONTROL_BIT
+from logbus.records.header import CONTROL_BIT, check_crc
 from logbus.storage import names
 from logbus.storage.flush import sync_all
 from logbus.storage.index import MAX_RELATIVE_OFFSET, IndexCorrupt
@@ -140,6 +140,8 @@ async def recover(log: Log, recovery_point: int, start_offset: int, progress: Pr
         aborted_from = segment.base_offset if segment in damaged else recovery_point
         scan = _Scan(log, segment, recovery_point, epochs_from, aborted_from, end, limit)
         await scan.run(scan_from, progress)
+        if scan.is_damaged:
+            suspected.append(segment)
         kept.append(segment)
         end = scan.end
         if scan.problem is not None:
@@ -260,13 +262,14 @@ class _Scan:
     """
     A scan of one segment up to the first invalid batch.
 
-    :ivar recovery_point: from this offset on CRCs are checked.
+    :ivar recovery_point: from this offset on a batch whose CRC is wrong ends the log.
     :ivar epochs_from: from this offset on leader epochs are recorded.
     :ivar aborted_from: from this offset on markers go into the transaction index.
     :ivar end: the offset after the last good batch.
     :ivar limit: the next segment's base offset, None in the last.
     :ivar position: where the last good batch ends, in bytes.
     :ivar problem: what is wrong with what follows; None: nothing follows.
+    :ivar is_damaged: below the recovery point a checksum was wrong, which is no reason to cut the log.
     """
 
     log: Log
@@ -278,6 +281,8 @@ class _Scan:
     limit: int | None
     position: int = 0
     problem: str | None = None
+    is_damaged: bool = False
+    _damaged_at: int = -1
 
     async def run(self, scan_from: int, progress: Progress) -> None:
         """Scan from the batch that has offset ``scan_from``, or from a bit before it."""
@@ -293,6 +298,17 @@ class _Scan:
                 data = await log.disk.submit(Lane.READ, file.pread, want, begun)
             want = max(CHUNK, self._walk(data))
             progress.add(log, self.position - begun, self.position, segment)
+        if self._damaged_at >= 0:
+            # What was synced reaches to the recovery point, or to where the next segment begins.
+            synced = self.recovery_point if self.limit is None else min(self.limit, self.recovery_point)
+            self._pass_damaged(max(self.end, synced))
+
+    def _pass_damaged(self, end: int) -> None:
+        """The batch before ``end`` was damaged, if :attr:`_damaged_at` says so: have look-ups find it."""
+        if self._damaged_at >= 0:
+            self.is_damaged = True
+            self.segment.remember(end - 1, self._damaged_at)
+            self._damaged_at, self.end = -1, end
 
     def _walk(self, data: bytes) -> int:
         """
@@ -321,8 +337,15 @@ class _Scan:
                 self.problem = f"base offset {base} lies before {self.end}, where the batch before it ends"
             elif base >= recovery_point:
                 self.problem = batch_problem(data, at, header)
-            elif header.magic != MAGIC or not HEADER_SIZE <= batch_size <= size - at or last < base:
+            elif header.magic != MAGIC or not HEADER_SIZE <= batch_size <= size - at:
                 self.problem = f"there is no record batch (magic {header.magic}, length {header.length})"
+            elif not check_crc(data, at, header):
+                # The batches behind it are served, and what its header says is not to be believed.
+                self._pass_damaged(base)
+                self._damaged_at = begun + at
+                self.end = base + 1
+                at += batch_size
+                continue
             if self.problem is None and last > last_possible:
                 self.problem = f"offsets {base} to {last} do not belong into segment {segment.base_offset}"
             marker: Marker | None = None
@@ -333,6 +356,7 @@ class _Scan:
                     self.problem = str(error)
             if self.problem is not None:
                 break
+            self._pass_damaged(base)
             segment.index(header, begun + at, interval)
             # The scan may begin before ``epochs_from``, where the epochs on disk are complete.
             if base >= self.epochs_from and header.leader_epoch != epochs.latest:

@@ -408,6 +408,11 @@ class Segment:
         elif not position:
             self.first_timestamp = header.max_timestamp
 
+    def remember(self, last_offset: int, position: int) -> None:
+        """Have look-ups find a batch whose header is not to be believed, as :meth:`index` does for others."""
+        if self._recent_floor != _NEVER:
+            self._remember(last_offset, position)
+
     def _remember(self, last_offset: int, position: int) -> None:
         if len(self._recent_last) >= _RECENT:
             self._forget_older()
@@ -514,6 +519,9 @@ class Segment:
                     expected = -1
                 if magic != MAGIC or length < HEADER_SIZE - 12:
                     raise self.damaged(position + at, f"there is no record batch (magic {magic})")
+                if delta < 0 or length + 12 > size - position - at:
+                    # To hop over what lies behind it would be to hide that from readers and followers.
+                    raise self.damaged(position + at, f"a batch of {length + 12} bytes and {delta + 1} offsets")
                 if base + delta >= offset:
                     return position + at
                 at += length + 12

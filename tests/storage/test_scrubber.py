@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
@@ -227,3 +229,50 @@ class ComplaintTests(ScrubberCase):
         self.assertEqual(len(self.found), 1)
         self.successResultOf(self.manager.truncate({PARTITION: 3}))
         self.assertEqual((self.found, self.manager.damage.count), ([], 0))
+
+
+class HiddenTests(ScrubberCase):
+    """A damaged header hides no batches behind it."""
+
+    def test_a_length_beyond_the_segment(self) -> None:
+        """What lies behind is refused, not skipped: a follower would miss it for good."""
+        self.fill(60, 5)
+        self.successResultOf(self.log.flush())
+        self.successResultOf(self.manager.directories[0].checkpoint_recovery_points())
+        disk = self.disk.after_kill()
+        manager = a_manager(disk, clock=Clock())
+        self.successResultOf(manager.open())
+        log = next(iter(manager))
+        segment = log.segments[1]
+        batches = list(iter_batches(segment.log.get().pread(segment.size, 0)))
+        refused = 0
+        for (position, _), (_, behind) in pairwise(batches):
+            flip(disk, segment.log.path, position + 8, 2)
+            try:
+                data = data_of(log.read(behind.base_offset, 10_000).data)
+                self.assertEqual(next(iter_batches(data))[1].base_offset, behind.base_offset)
+            except StorageError:
+                refused += 1
+            flip(disk, segment.log.path, position + 8, 2)
+        self.assertGreater(refused, 0)
+
+    def test_an_unclean_start(self) -> None:
+        """Below the recovery point what a damaged header says is not believed: the log keeps its end, and the rest."""
+        self.fill()
+        self.clock.advance(100)
+        self.successResultOf(self.log.flush())
+        self.successResultOf(self.manager.directories[0].checkpoint_recovery_points())
+        end = self.log.log_end_offset
+        segment = self.log.segments[-1]
+        for at, header in iter_batches(segment.log.get().pread(segment.size, 0)):
+            with self.subTest(header.base_offset):
+                disk = self.disk.after_kill()
+                # The last offset: 65,536 more.
+                flip(disk, segment.log.path, at + 24, 0)
+                manager = a_manager(disk, clock=Clock())
+                self.successResultOf(manager.open())
+                log = next(iter(manager))
+                self.assertEqual(log.log_end_offset, end)
+                for offset in range(segment.base_offset, end):
+                    found = next(iter_batches(data_of(log.read(offset, 10_000).data)))[1]
+                    self.assertEqual(found.base_offset, offset)
