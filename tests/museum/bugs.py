@@ -6,6 +6,7 @@ Each is found by simulated clusters in which things go wrong, within a stated nu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from attrs import evolve
@@ -21,6 +22,7 @@ from logbus.cluster.leaderfetch import LeaderFetch
 from logbus.cluster.partition import Partition
 from logbus.cluster.reads import Reader
 from logbus.cluster.receiver import AnnouncementReceiver
+from logbus.cluster.repairs import ReplicaRepairs
 from logbus.cluster.replica import Replica
 from logbus.cluster.replicareports import ReplicaReports
 from logbus.cluster.role import Role
@@ -28,6 +30,7 @@ from logbus.cluster.truncation import TruncateTo
 from logbus.errors import ApiError
 from logbus.model import IsrChange
 from logbus.storage import copying, flush
+from logbus.storage.damage import Damage
 from logbus.storage.flush import GroupCommit
 from logbus.storage.log import ReadResult
 from logbus.storage.producers import Producers
@@ -51,6 +54,8 @@ NO_FLUSH = evolve(
 )  # fmt: skip
 # Disks lose what they said was synced.
 LIES = evolve(USUAL, kinds=("lying-disk", "expire", "restart"), between=4, rate=15)
+# Disks return other bits than were written.
+FLIPS_OF_BITS = evolve(USUAL, kinds=("bit-flip", "expire", "restart"), between=3, rate=15)
 # One replica, on a disk that fails.
 DISK = evolve(USUAL, brokers=1, replication=1, min_insync=1, kinds=("disk-error", "power-cut"))
 # Who was away takes seconds to catch up.
@@ -58,6 +63,10 @@ SLOW = evolve(
     NO_FLUSH, flush=True, min_insync=1, partitions=1, kinds=("kill", "expire"), between=4, rate=12, latency=0.02,
     fetch_bytes=1,
 )  # fmt: skip
+
+
+async def _repair_nothing(self: ReplicaRepairs, replica: Replica, damage: Damage, brokers: Sequence[int]) -> None:
+    """Damage is found, and stays."""
 
 
 _ADD = LeaderFetch.add
@@ -164,6 +173,7 @@ BUGS: dict[str, Bug] = {
         LIES,
         12,
     ),
+    "damage is not repaired": Bug(((ReplicaRepairs, "_repair_one", _repair_nothing),), FLIPS_OF_BITS, 5),
     "who is behind joins the ISR": Bug(((Partition, "_may_join", lambda *_: True),), SLOW, 15),
     "a leader that is replaced acknowledges what it has": Bug(
         ((Replica, "_fail_waiters", _acknowledge_all),), ELECTIONS, 20

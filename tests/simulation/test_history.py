@@ -199,3 +199,32 @@ class LossesTests(SynchronousTestCase):
         self.change(1, eligible=(2,))
         self.assertEqual(self.lose(1), {})
         self.assertEqual(self.lose(2), {0: [2.0]})
+
+    def test_one_is_damaged_at_a_time(self) -> None:
+        """Only where another member is whole, and no other replica is damaged or lacks what it had synced."""
+        self.change(1, 2, 3)
+        self.assertTrue(self.losses.may_damage(1, 0))
+        self.losses.damaged(1, 0)
+        self.assertEqual([self.losses.may_damage(each, 0) for each in (1, 2, 3)], [False] * 3)
+        self.losses.repaired(1, 0)
+        self.lose(2)
+        self.assertTrue(self.losses.may_damage(1, 0), "3 is whole")
+        self.lose(3)
+        self.assertFalse(self.losses.may_damage(1, 0), "nobody else is")
+
+    def test_who_cut_his_log_at_the_damage(self) -> None:
+        """He lacks what followed, until he has left, and come back by fetching."""
+        self.change(1, 2, 3)
+        self.losses.damaged(1, 0)
+        self.losses.repaired(1, 0)
+        self.losses.lacks(1, 0)
+        self.assertFalse(self.losses.may_damage(2, 0))
+        self.change(2, 3)
+        self.change(2, 3, 1)
+        self.assertTrue(self.losses.may_damage(2, 0))
+
+    def test_a_disk_lies_only_where_another_one_is_whole(self) -> None:
+        """One that is damaged is not."""
+        self.losses.damaged(1, 0)
+        self.assertTrue(self.losses.all_but(1))
+        self.assertFalse(self.losses.all_but(2))

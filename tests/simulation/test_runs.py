@@ -15,6 +15,7 @@ from attrs import evolve
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.partition import Partition
+from logbus.cluster.repairs import ReplicaRepairs
 from logbus.storage import flush
 from logbus.testing.simulation.run import Outcome, Run
 from logbus.testing.simulation.schedule import KINDS, TRANSACTION_KINDS, Fault
@@ -112,6 +113,28 @@ class RunTests(SynchronousTestCase):
         self.assertClean(outcome)
         self.assertEqual(outcome.effects, {"power-cut": 1})
         self.assertEqual(outcome.schedule, [fault])
+
+    def test_flipped_bits(self) -> None:
+        """What is stored damaged is found and repaired, whoever leads; readers get what was written."""
+        faults = [
+            Fault(float(at), "bit-flip", {"broker": broker, "at": share, "bit": 3})
+            for at, broker, share in ((8, 1, 0.1), (10, 2, 0.4), (12, 3, 0.95), (16, 1, 0.5), (18, 2, 0.99))
+        ]
+        elections = [Fault(9.0, "expire", {"broker": 2}), Fault(14.0, "restart", {"broker": 1})]
+        outcome = self.run_one(evolve(THREE, seconds=25, rate=15), 1, [*faults, *elections])
+        self.assertClean(outcome)
+        self.assertGreaterEqual(outcome.effects["bit-flip"], 2)
+
+    def test_damage_that_nobody_repairs_is_found(self) -> None:
+        """A bit that flipped is still there in the end."""
+
+        async def nothing(*_: object) -> None:
+            pass
+
+        self.patch(ReplicaRepairs, "_repair_one", nothing)
+        faults = [Fault(12.0, "bit-flip", {"broker": 1, "at": 0.3, "bit": 0})]
+        outcome = self.run_one(evolve(THREE, seconds=15), 1, faults)
+        self.assertIn("not-repaired", {each.kind for each in outcome.anomalies})
 
     def test_a_disk_that_syncs_nothing_is_found(self) -> None:
         """It loses what was acknowledged."""

@@ -261,6 +261,17 @@ class DiskTests(SynchronousTestCase):
         self.assertNoResult(synced)
         self.assertEqual(self.disk.after_power_cut(Choice("lose")).read("x"), b"")
 
+    def test_a_bit_flips(self) -> None:
+        """For readers and after a power cut; what was not synced stays unsynced."""
+        file = self.disk.open("file", create=True)
+        file.write(0, [b"abc"])
+        file.sync()
+        self.disk.sync_directory("")
+        file.write(3, [b"d"])
+        self.assertEqual(self.disk.flip("file", 1, 0), ord("c"))
+        self.assertEqual(self.disk.read("file"), b"accd")
+        self.assertEqual(self.disk.after_power_cut(Choice("lose")).read("file"), b"acc")
+
     def test_a_crash_in_the_middle(self) -> None:
         """At a step the machine stops, is told of once, and writes nothing more."""
         told: list[int] = []

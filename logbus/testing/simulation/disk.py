@@ -195,6 +195,13 @@ class MemoryDisk:
         assert isinstance(inode, Inode)
         inode.cold_from = 0
 
+    def flip(self, path: str, position: int, bit: int) -> int:
+        """Turn one bit of a file over, in the page cache and on the device; returns the byte as it is now."""
+        inode = self._find(path)
+        assert isinstance(inode, Inode)
+        inode.flip(position, bit)
+        return inode.content()[position]
+
     # -- IDisk
 
     @property

@@ -70,6 +70,17 @@ class Inode:
         _apply(self._durable, self.unsynced)
         self.unsynced.clear()
 
+    def flip(self, position: int, bit: int) -> None:
+        """
+        Turn one bit over, in the page cache and on the device: nobody wrote it, and nobody is told.
+
+        :param bit: 0 to 7, the least significant first.
+        """
+        byte = os.pread(self.fd, 1, position)[0] ^ (1 << bit)
+        os.pwrite(self.fd, bytes([byte]), position)
+        if position < len(self._durable):
+            self._durable[position] ^= 1 << bit
+
     def copy(self) -> Inode:
         """A file of the same content, of which the device has the same part."""
         twin = Inode(self.content())

@@ -32,6 +32,7 @@ class Losses:
     _members: dict[int, frozenset[int]] = field(factory=dict, init=False)
     _dark: dict[int, frozenset[int]] = field(factory=dict, init=False)
     _lied: dict[int, frozenset[int]] = field(factory=dict, init=False)
+    _damaged: dict[int, frozenset[int]] = field(factory=dict, init=False)
     _path: re.Pattern[str] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -54,9 +55,34 @@ class Losses:
     def all_but(self, broker_id: int) -> bool:
         """Whether every partition that a broker is a member of has another one that has lost nothing."""
         return all(
-            broker_id not in members or members - self._dark[partition] - self._lied[partition] - {broker_id}
+            broker_id not in members or self._whole(partition) - {broker_id}
             for partition, members in self._members.items()
         )
+
+    def may_damage(self, broker_id: int, partition: int) -> bool:
+        """Whether no replica of a partition is damaged or lacks what it had synced, and another member is whole."""
+        others = self._members.get(partition, frozenset()) - {broker_id}
+        hit = self._lied.get(partition, frozenset()) | self._damaged.get(partition, frozenset())
+        return not hit and bool(others & self._whole(partition))
+
+    def damaged(self, broker_id: int, partition: int) -> None:
+        """A replica holds other bytes than were written, whether it is in sync or not."""
+        self._damaged[partition] = self._damaged.get(partition, frozenset()) | {broker_id}
+
+    def repaired(self, broker_id: int, partition: int) -> None:
+        """It holds what was written again, or nothing at those offsets."""
+        self._damaged[partition] = self._damaged.get(partition, frozenset()) - {broker_id}
+
+    def lacks(self, broker_id: int, partition: int) -> None:
+        """It cut its log at the damage: it lacks what follows until it has left, and come back by fetching."""
+        self._lied[partition] = self._lied.get(partition, frozenset()) | (
+            {broker_id} & self._members.get(partition, frozenset())
+        )
+
+    def _whole(self, partition: int) -> frozenset[int]:
+        members = self._members[partition]
+        damaged = self._damaged.get(partition, frozenset())
+        return members - self._dark[partition] - self._lied[partition] - damaged
 
     def power_went(self, broker_id: int) -> None:
         """A machine was switched off."""

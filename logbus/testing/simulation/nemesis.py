@@ -9,6 +9,7 @@ from typing import Any
 from attrs import define, field
 from twisted.internet.defer import Deferred
 
+from logbus.testing.simulation.bitflips import BitFlips
 from logbus.testing.simulation.disk import broken, no_space
 from logbus.testing.simulation.losses import Losses
 from logbus.testing.simulation.node import BrokerNode, World, host_of
@@ -33,12 +34,17 @@ class Nemesis:
     trace: Callable[[str], None]
     operator: Operator
     losses: Sequence[Losses] = ()
+    flips: BitFlips = field(init=False)
     effects: Counter[str] = field(factory=Counter, init=False)
     moot: Counter[str] = field(factory=Counter, init=False)
     told: list[str] = field(factory=list, init=False)
     _mends: dict[int, Callable[[], None]] = field(factory=dict, init=False)
     _number: int = field(default=0, init=False)
     _mended: bool = field(default=False, init=False)
+
+    @flips.default
+    def _no_flips(self) -> BitFlips:
+        return BitFlips(self.losses)
 
     def do(self, fault: Fault) -> None:
         """Let it happen now."""
@@ -123,6 +129,14 @@ class Nemesis:
             each.disk_lied(broker)
         self._again(node, down)
         return lost > 0
+
+    def _bit_flip(self, broker: int, at: float, bit: int) -> bool:
+        """What one broker's disk has is not what was written; another one in sync has it."""
+        node = self.nodes[broker]
+        flip = self.flips.flip(node, at, bit) if node.ready else None
+        if flip is not None:
+            self._tell(f"offset {flip.offset} of {flip.partition}: byte {flip.position} of {flip.path}")
+        return flip is not None
 
     def _at_step(self, kind: str, broker: int, steps: int, die: Callable[[], object]) -> bool | None:
         node = self.nodes[broker]

@@ -12,7 +12,7 @@ from logbus.testing.simulation.client import Unavailable, name_of
 from logbus.testing.simulation.history import Anomaly
 from logbus.testing.simulation.isolation import committed_records
 from logbus.testing.simulation.way import GROUP, LATER, Way
-from logbus.testing.simulation.workload import Consumer, Job, content
+from logbus.testing.simulation.workload import Consumer, Job
 from logbus.wire.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -55,7 +55,7 @@ class CommittedConsumer(Consumer):
         if aborted != sorted(aborted, key=lambda each: each[1]):
             self._strange("unstable", f"{where}: aborted transactions are not in order: {aborted}")
         try:
-            seen = committed_records(content(answer), aborted)
+            seen = committed_records(self._content(answer), aborted)
             found = [
                 (record.offset, struct.unpack(">q", record.value or b"")[0])
                 for record in seen.records

@@ -16,6 +16,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from logbus.errors import ApiError, ErrorCode, LogbusError, StorageError
+from logbus.testing.simulation.bitflips import BitFlips
 from logbus.testing.simulation.client import Unavailable, View, name_of
 from logbus.testing.simulation.clock import VirtualClock
 from logbus.testing.simulation.garbage import Garbage
@@ -34,7 +35,7 @@ from logbus.testing.simulation.schedule import Fault, draw_schedule
 from logbus.testing.simulation.settings import RECORDS, TRANSACTIONS, Settings
 from logbus.testing.simulation.store import Ensemble
 from logbus.testing.simulation.transactions import LEDGER, STATE_TOPIC, TOPICS, Transactions
-from logbus.testing.simulation.workload import Job
+from logbus.testing.simulation.workload import DAMAGED, Job
 from logbus.wire.messages.topics import CreatableTopic, CreateTopicsRequest
 
 START_S = 60.0
@@ -100,6 +101,7 @@ class Run:
     _transactions: Transactions | None = field(default=None, init=False)
     _losses: list[Losses] = field(factory=list, init=False)
     _garbage: Garbage = field(factory=Garbage, init=False)
+    _flips: BitFlips = field(init=False)
 
     def run(self) -> Outcome:
         """From the start of the brokers to the last question."""
@@ -156,6 +158,7 @@ class Run:
             nemesis = TransactionNemesis(
                 self.world, self.nodes, hosts, self._note, operator, self._losses, transactions=work
             )
+        self._flips = nemesis.flips
         if self._begin():
             start = clock.now
             for fault in schedule:
@@ -242,12 +245,32 @@ class Run:
             self._found("not-back", f"brokers {self._not_ready()} were not ready {HEAL_S:g} s after all was mended")
         for work in self._works:
             work.probe(max(mended + HEAL_S - self.clock.now, 1.0), self._wait)
+        if self._flips.count:
+            self._repair(nodes)
         # For as long as a producer may still try.
         self.clock.run_until(self.clock.now + 12)
         for work in self._works:
             work.read_again(HEAL_S, self._wait)
         self.inspector.look(nodes)
         self.inspector.compare(nodes)
+
+    def _repair(self, nodes: list[BrokerNode]) -> None:
+        """Have all segments checked: what flipped, and is not yet noticed, must be found and repaired in time."""
+        for node in nodes:
+            logs = node.broker.logs
+            Deferred.fromCoroutine(logs.scrubber.scrub_all()).addErrback(self._client_failed)
+            for log in logs:
+                # Rounds are for closed segments; in the one that is written to readers find it.
+                logs.scrubber.suspect(log, log.segments[-1])
+
+        def is_repaired() -> bool:
+            self._flips.look()
+            return not self._flips.open and not any(node.broker.logs.damage.count for node in nodes)
+
+        if not self._wait(is_repaired, HEAL_S):
+            what = [f"{each.partition} on broker {each.node.broker_id}" for each in self._flips.open]
+            known = {node.broker_id: node.broker.logs.damage.count for node in nodes}
+            self._found("not-repaired", f"{what}; damaged segments that brokers know of: {known}")
 
     @property
     def _works(self) -> list[Records | Transactions]:
@@ -303,6 +326,8 @@ class Run:
             for line in work.outcomes:
                 self._note(line)
             self.job.errors.update(work.errors)
+        if self.job.errors[DAMAGED] and not self._flips.count:
+            anomalies.append(Anomaly("damaged-read", "readers were given damaged batches, and no bit had flipped"))
         for node in self.nodes.values():
             anomalies += [Anomaly("gave-up", what) for what in node.trouble]
         for send in history.sends:

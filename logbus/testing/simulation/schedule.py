@@ -93,6 +93,11 @@ def _lying_disk(random: Random, brokers: Sequence[int]) -> Arguments:
     return {"broker": random.choice(brokers), "down": _seconds(random, 0.05, 5), "share": round(random.random(), 3)}
 
 
+def _bit_flip(random: Random, brokers: Sequence[int]) -> Arguments:
+    # Where: as a share of the bytes that may be hit.
+    return {"broker": random.choice(brokers), "at": round(random.random(), 6), "bit": random.randrange(8)}
+
+
 def _of_one(least: float, most: float) -> Callable[[Random, Sequence[int]], Arguments]:
     def draw(random: Random, brokers: Sequence[int]) -> Arguments:
         return {"broker": random.choice(brokers), "seconds": _seconds(random, least, most)}
@@ -213,6 +218,7 @@ KINDS: dict[str, tuple[float, int, Draw]] = {
     "configure": (0.3, 1, _configure),
     "topic": (0.5, 1, _topic),
     "lying-disk": (1, 2, _lying_disk),
+    "bit-flip": (1.5, 2, _bit_flip),
 }
 """All kinds of faults that strike brokers, links and disks, whatever clients do."""
 

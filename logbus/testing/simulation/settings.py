@@ -59,6 +59,7 @@ class Settings:
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
             "replica.lag.time.max.ms": str(int(self.lag * 1000)),
             "replica.fetch.max.bytes": str(self.fetch_bytes),
+            "log.scrub.interval.ms": "60000",
             # Clocks that jump are not to keep producers out.
             "log.message.timestamp.after.max.ms": "9223372036854775807",
         }

@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 from logbus.errors import DecodeError, ErrorCode, LogbusError
 from logbus.net.channel import Channel
 from logbus.records.batch import iter_records
-from logbus.records.header import iter_batches
+from logbus.records.header import HEADER_SIZE, batch_problem, iter_batches, read_header
 from logbus.testing.simulation.client import Unavailable, View, name_of
 from logbus.testing.simulation.history import Anomaly, History, Poll
 from logbus.wire.messages.records import (
@@ -24,6 +24,9 @@ from logbus.wire.messages.records import (
     FetchTopic,
     PartitionData,
 )
+
+DAMAGED = "damaged batch"
+"""Counted among the errors: a reader was given a batch whose checksum is wrong."""
 
 
 @define(eq=False)
@@ -73,6 +76,7 @@ class Consumer:
     answered_at: float = field(default=0.0, init=False)
     _stopped: bool = field(default=False, init=False)
     _trouble: int = field(default=0, init=False)
+    _is_damaged: bool = field(default=False, init=False)
 
     async def run(self) -> None:
         """Until it is told to stop."""
@@ -110,6 +114,11 @@ class Consumer:
         self.end = answer.high_watermark
         self.answered_at = self.view.reactor.seconds()
         self._look(answer)
+        if self._is_damaged:
+            self._is_damaged = False
+            self.job.errors[DAMAGED] += 1
+            self.view.forget(self.partition)
+            await self.view.sleep(self.random.uniform(0.05, 0.3))
 
     async def _refused(self, code: int) -> None:
         self.job.errors[name_of(code)] += 1
@@ -130,7 +139,7 @@ class Consumer:
         await self.view.sleep(self.random.uniform(0.05, 0.3))
 
     def _look(self, answer: PartitionData) -> None:
-        data = content(answer)
+        data = self._content(answer)
         found = []
         try:
             for record in iter_records(data):
@@ -142,6 +151,14 @@ class Consumer:
             self.job.strange.append(Anomaly("damaged-read", f"{self.name} at {self.position}: {error}"))
             return
         self._note(found, end)
+
+    def _content(self, answer: PartitionData) -> bytes:
+        """The batches in an answer whose checksums are right; from the first other one on it asks again, later."""
+        records: Any = answer.records
+        data = bytes(records or b"")
+        whole = whole_batches(data)
+        self._is_damaged = len(whole) < len(data)
+        return whole
 
     def _note(self, found: list[tuple[int, int]], end: int) -> None:
         """It was given records, offsets and values, and goes on at ``end``."""
@@ -167,7 +184,12 @@ class Consumer:
         return channel.request(request, self.version)
 
 
-def content(answer: PartitionData) -> bytes:
-    """The batches in an answer."""
-    records: Any = answer.records
-    return bytes(records or b"")
+def whole_batches(data: bytes) -> bytes:
+    """The batches before the first one that is damaged; all of them, if none is."""
+    position = 0
+    while len(data) - position >= HEADER_SIZE:
+        header = read_header(data, position)
+        if batch_problem(data, position, header) is not None:
+            return data[:position]
+        position += header.size
+    return data

@@ -1,0 +1,123 @@
+"""
+Bits that flip on disks: what is stored is not what was written, and nobody is told.
+
+Only what is committed and below the recovery point is hit, and only what a checksum or the walk over the batches can
+show: an offset or a leader epoch is covered by no checksum, and one that still fits between its neighbours is as good
+as the right one to everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from attrs import define, field, frozen
+
+from logbus.cluster.replica import Replica
+from logbus.errors import DecodeError
+from logbus.model import TopicPartition
+from logbus.records.header import iter_batches
+from logbus.testing.simulation.losses import Losses
+from logbus.testing.simulation.node import BrokerNode
+
+_COVERED = (*range(8, 12), *range(16, 21))
+"""Bytes at the start of a batch that may flip: its length, magic and checksum. All from 21 on may."""
+_COVERED_FROM = 21
+
+
+@frozen
+class Flip:
+    """
+    A bit that flipped.
+
+    :ivar path: of the segment's file; ``position``: of the byte in it; ``byte``: what stands there now.
+    :ivar offset: of the first record of the batch.
+    """
+
+    node: BrokerNode
+    partition: TopicPartition
+    path: str
+    position: int
+    byte: int
+    offset: int
+
+    def found(self) -> int | None:
+        """The byte that stands there now; None: the file does not reach there any more."""
+        content = self.node.disk.read(self.path) if self.node.disk.exists(self.path) else b""
+        return content[self.position] if self.position < len(content) else None
+
+
+@define(eq=False)
+class BitFlips:
+    """
+    Flips bits, in one replica of a partition at a time, and sees what becomes of them.
+
+    :ivar losses: by topic: who is whole.
+    :ivar open: those that are still there; ``count``: how many there were.
+    """
+
+    losses: Sequence[Losses]
+    open: list[Flip] = field(factory=list, init=False)
+    count: int = field(default=0, init=False)
+
+    def flip(self, node: BrokerNode, share: float, bit: int) -> Flip | None:
+        """
+        Flip a bit on a broker's disk.
+
+        :param share: of the bytes that may be hit, those that lie before it.
+        :returns: what was hit; None: there is nothing that may be.
+        """
+        self.look()
+        topics = {each.topic: each for each in self.losses}
+        batches = []
+        for replica in sorted(node.broker.replicas, key=lambda each: str(each.topic_partition)):
+            name = replica.topic_partition
+            if name.topic in topics and topics[name.topic].may_damage(node.broker_id, name.partition):
+                batches += [(name, *each) for each in stored_batches(node, replica)]
+        rest = int(share * sum(_size(size) for *_, size in batches))
+        for name, path, offset, position, size in batches:
+            if rest < _size(size):
+                at = position + (_COVERED[rest] if rest < len(_COVERED) else rest - len(_COVERED) + _COVERED_FROM)
+                byte = node.disk.flip(path, at, bit)
+                flip = Flip(node, name, path, at, byte, offset)
+                topics[name.topic].damaged(node.broker_id, name.partition)
+                self.open.append(flip)
+                self.count += 1
+                return flip
+            rest -= _size(size)
+        return None
+
+    def look(self) -> None:
+        """See which are repaired, or gone with the end of their log."""
+        topics = {each.topic: each for each in self.losses}
+        for flip in list(self.open):
+            found = flip.found()
+            if found != flip.byte:
+                self.open.remove(flip)
+                losses = topics[flip.partition.topic]
+                losses.repaired(flip.node.broker_id, flip.partition.partition)
+                if found is None:
+                    losses.lacks(flip.node.broker_id, flip.partition.partition)
+
+
+def stored_batches(node: BrokerNode, replica: Replica) -> Iterator[tuple[str, int, int, int]]:
+    """
+    What is committed and below the recovery point of a replica's log.
+
+    :returns: of each batch: path, base offset, position in the file, bytes.
+    """
+    log = replica.log
+    end = min(log.recovery_point, replica.high_watermark)
+    for segment in log.segments:
+        content = node.disk.read(segment.log.path) if node.disk.exists(segment.log.path) else b""
+        try:
+            for position, header in iter_batches(content):
+                if header.next_offset > end:
+                    return
+                yield segment.log.path, header.base_offset, position, header.size
+        except DecodeError:
+            return
+
+
+def _size(size: int) -> int:
+    """How many bytes of a batch may flip."""
+    return size - _COVERED_FROM + len(_COVERED)
