@@ -64,7 +64,7 @@ class ClusterTests(SynchronousTestCase):
         self.assertEqual(lines(25), [("warn", "cannot connect to b1:9092: connection refused")])
         ((level, line),) = lines(25)
         self.assertEqual((level, line.partition(" (")[0]), ("warn", "cannot connect to b1:9092: connection refused"))
-        self.assertIn("tried 30 times since", line)
+        self.assertIn("failed 30 times since the last warning", line)
         self.brokers.nodes = {1}
         self.assertEqual(lines(5), [("info", "connected to b1:9092 again")])
 
