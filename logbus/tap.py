@@ -307,7 +307,7 @@ class BrokerRunner(Service):
             self._lost(Failure())
             return
         # The process is ours, and so is its garbage collector.
-        self._broker.slice_scheduler.garbage = GarbageCollection(gc, reactor.seconds)
+        self._broker.slice_scheduler.garbage = GarbageCollection(gc, reactor)
         self._broker.when_lost(self._lost)
         # Later, so that who asks is answered.
         self._broker.when_asked_to_stop(lambda: reactor.callLater(0, signals.stop))

@@ -162,9 +162,9 @@ class Handler:
 def iterate(clock: Clock) -> None:
     """Run what is due now, but nothing that becomes due by it: one iteration of a reactor (``advance`` runs both)."""
     due = [call for call in clock.calls if call.getTime() <= clock.seconds()]
-    clock.calls = [call for call in clock.calls if call not in due]
     for call in due:
         if not call.cancelled:
+            clock.calls.remove(call)
             call.called = 1
             call.func(*call.args, **call.kw)
 

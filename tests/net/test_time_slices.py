@@ -166,21 +166,29 @@ class TimeSliceTests(SynchronousTestCase):
 
     def test_garbage_is_collected_when_there_is_time(self) -> None:
         """
-        The collector is off while there is work, and on again when there is none, also if the work was called off.
+        The collector is off while there is work, and on again once there has been none for a while, also if the work
+        was called off.
         """
         collector = Collector()
-        self.scheduler.garbage = GarbageCollection(collector, self.clock.seconds)
+        self.scheduler.garbage = GarbageCollection(collector, self.clock)
         first, second = self.start(3 * UNITS), self.start(2 * UNITS)
         states = []
         while not (first.called and second.called):
             self.turn()
             states.append(collector.enabled)
-        self.assertEqual(states, [False] * (len(states) - 1) + [True])
+        self.assertEqual(set(states), {False})
+        self.clock.advance(0.4)
+        self.assertFalse(collector.enabled)
         work = self.start(3 * UNITS)
+        self.turn()
+        self.clock.work(0.4)
         self.turn()
         self.assertFalse(collector.enabled)
         work.cancel()
         self.failureResultOf(work, CancelledError)
+        self.clock.advance(0.4)
+        self.assertFalse(collector.enabled)
+        self.clock.advance(0.1)
         self.assertTrue(collector.enabled)
         self.assertEqual(collector.collected, 0)
 
@@ -189,7 +197,7 @@ class TimeSliceTests(SynchronousTestCase):
         Where there is always work, garbage is collected now and then; a collector that was off stays off.
         """
         collector = Collector()
-        self.scheduler.garbage = GarbageCollection(collector, self.clock.seconds, patience=1.0)
+        self.scheduler.garbage = GarbageCollection(collector, self.clock, patience=1.0)
         work = self.start(1000, seconds=0.005)
         while not work.called:
             self.turn()
