@@ -95,9 +95,9 @@ API_KEYS = frozenset(_PLACES)
 @frozen
 class Api:
     """
-    One API: its messages and the versions in which we can spell them.
+    One API: its messages and their supported versions.
 
-    :ivar flexible: versions with compact lengths, tags, and (but for ApiVersions responses) flexible headers.
+    :ivar flexible: versions with compact lengths, tags, and (except for ApiVersions responses) flexible headers.
     """
 
     key: int
@@ -111,9 +111,9 @@ class Api:
 @cache
 def api(key: int) -> Api:
     """
-    The API of Kafka's number ``key``; its family of messages is imported on first use.
+    The API with Kafka's API key ``key``; its family of messages is imported on first use.
 
-    :raises LookupError: there are no messages for it here.
+    :raises LookupError: it has no messages here.
     """
     if key not in _PLACES:
         raise LookupError(f"there are no messages for the API {key} ({API_NAMES.get(key, 'unknown')})")

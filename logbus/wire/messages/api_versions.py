@@ -1,4 +1,4 @@
-"""What a broker serves: ApiVersions (18), UpdateFeatures (57)."""
+"""API versions and features: ApiVersions (18), UpdateFeatures (57)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from logbus.wire.schema import Bool, Int8, Int16, Int32, Int64, String, field, m
 
 @message(18, versions="0-4", flexible="3+")
 class ApiVersionsRequest:
-    """Ask what the broker serves, and say what software asks (KIP-511)."""
+    """Ask for the broker's API versions, and name the client software (KIP-511)."""
 
     client_software_name: String = field("3+", default="", ignorable=True)
     client_software_version: String = field("3+", default="", ignorable=True)
@@ -15,7 +15,7 @@ class ApiVersionsRequest:
 
 @struct
 class ApiVersion:
-    """The versions of one API."""
+    """The supported versions of one API."""
 
     api_key: Int16
     min_version: Int16
@@ -24,7 +24,7 @@ class ApiVersion:
 
 @struct
 class SupportedFeatureKey:
-    """The levels of a feature that this broker could run at (KIP-584)."""
+    """The levels of a feature that this broker supports (KIP-584)."""
 
     name: String
     min_version: Int16
@@ -33,7 +33,7 @@ class SupportedFeatureKey:
 
 @struct
 class FinalizedFeatureKey:
-    """The levels of a feature that the cluster runs at (KIP-584)."""
+    """The level of a feature that the cluster runs at (KIP-584)."""
 
     name: String
     max_version_level: Int16
@@ -43,7 +43,7 @@ class FinalizedFeatureKey:
 @message(18, versions="0-4", flexible="3+")
 class ApiVersionsResponse:
     """
-    The answer to :class:`ApiVersionsRequest`. Its header is always version 0: the client does not know yet what the
+    The response to :class:`ApiVersionsRequest`. Its header is always version 0: the client does not know yet what the
     broker can speak. A request of an unknown version is answered in version 0, with error 35.
     """
 
@@ -59,10 +59,10 @@ class ApiVersionsResponse:
 @struct
 class FeatureUpdateKey:
     """
-    The level that a feature is to have.
+    The new level of a feature.
 
-    ``upgrade_type``: 1 upgrade, 2 downgrade that loses nothing, 3 downgrade that may; before version 1,
-    ``allow_downgrade`` said so.
+    ``upgrade_type``: 1 upgrade, 2 safe downgrade, 3 downgrade that may lose data; before version 1:
+    ``allow_downgrade``.
     """
 
     feature: String
@@ -82,7 +82,7 @@ class UpdateFeaturesRequest:
 
 @struct
 class UpdatableFeatureResult:
-    """What became of one feature, up to version 1."""
+    """The result for one feature, up to version 1."""
 
     feature: String
     error_code: Int16 = 0
@@ -91,7 +91,7 @@ class UpdatableFeatureResult:
 
 @message(57, versions="0-2", flexible="0+")
 class UpdateFeaturesResponse:
-    """The answer to :class:`UpdateFeaturesRequest`."""
+    """The response to :class:`UpdateFeaturesRequest`."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

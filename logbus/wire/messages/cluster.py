@@ -1,9 +1,9 @@
 """
-What brokers tell each other: Introduce (1000), Announce (1001), AlterPartitions (1002), ShutDown (1003), ReportFailed
+Messages between brokers: Introduce (1000), Announce (1001), AlterPartitions (1002), ShutDown (1003), ReportFailed
 (1004), Forward (1005), AskPlugin (1006), ReportReplicas (1007), ReportLogEnds (1008).
 
-The numbers are ours, far above Kafka's, and never told to clients. Who asks is known from Introduce, which comes first
-on every connection between brokers; the others therefore do not say it again.
+The API keys are our own, far above Kafka's, and never advertised to clients. Introduce comes first on every connection
+between brokers, and identifies the sender of the requests that follow.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from logbus.wire.schema import Bool, Bytes, Int16, Int32, Int64, String, Uuid, f
 @message(1000, versions="0", flexible="0+")
 class IntroduceRequest:
     """
-    The first request on a connection between brokers: who asks, and whom it wants.
+    The first request on a connection between brokers: identifies the sender, and names the intended receiver.
 
     :ivar incarnation: of the sender's registration; only brokers can know it.
-    :ivar receiver_id: the broker that the sender means to talk to.
+    :ivar receiver_id: the broker that the sender wants to reach.
     """
 
     cluster_id: String
@@ -30,7 +30,7 @@ class IntroduceRequest:
 
 @message(1000, versions="0", flexible="0+")
 class IntroduceResponse:
-    """The answer to :class:`IntroduceRequest`; with an error the connection stays a client's."""
+    """The response to :class:`IntroduceRequest`; with an error the connection stays a client's."""
 
     error_code: Int16 = 0
     error_message: String | None = None
@@ -48,10 +48,10 @@ class PartitionNumbers:
 @message(1001, versions="0", flexible="0+")
 class AnnounceRequest:
     """
-    A batch of decisions of the controller.
+    Decisions of the controller for one broker (Kafka: LeaderAndIsr, UpdateMetadata, StopReplica).
 
-    :ivar broker_epoch: of the broker that is meant.
-    :ivar body: an :class:`AnnouncementBody`, read only once the sender has proved to be the controller that it names.
+    :ivar broker_epoch: of the receiving broker.
+    :ivar body: an :class:`AnnouncementBody`, decoded only once the sender is known to be the controller that it names.
     """
 
     controller_id: Int32
@@ -62,7 +62,7 @@ class AnnounceRequest:
 
 @struct
 class FailedPartition:
-    """A partition that could not be brought up."""
+    """A partition whose replica could not be started."""
 
     topic: String
     partition: Int32
@@ -72,7 +72,7 @@ class FailedPartition:
 
 @message(1001, versions="0", flexible="0+")
 class AnnounceResponse:
-    """The answer to :class:`AnnounceRequest`, once what was announced is served."""
+    """The response to :class:`AnnounceRequest`, once what was announced is served."""
 
     error_code: Int16 = 0
     error_message: String | None = None
@@ -81,7 +81,7 @@ class AnnounceResponse:
 
 @struct
 class AnnouncedEndpoint:
-    """Where a broker is reached on one listener."""
+    """A broker's address on one listener."""
 
     listener: String
     host: String
@@ -91,7 +91,7 @@ class AnnouncedEndpoint:
 
 @struct
 class AnnouncedBroker:
-    """A broker that lives."""
+    """A live broker."""
 
     broker_id: Int32
     epoch: Int64
@@ -120,7 +120,7 @@ class AnnouncedSettings:
 
 @struct
 class PartitionRole:
-    """Who holds a partition, and who leads it."""
+    """A partition's replicas, leader and in-sync replicas."""
 
     partition: Int32
     leader: Int32
@@ -146,7 +146,7 @@ class AnnouncedTopic:
 
 @struct
 class AnnouncedDeletion:
-    """A topic that is gone, with the number of partitions it had."""
+    """A deleted topic, with its former number of partitions."""
 
     name: String
     topic_id: Uuid
@@ -155,7 +155,7 @@ class AnnouncedDeletion:
 
 @message(None, versions="0", flexible="0+")
 class AnnouncementBody:
-    """What an announcement says, whoever is told."""
+    """The content of an announcement, the same for all receivers."""
 
     full: Bool
     brokers: list[AnnouncedBroker] | None = None
@@ -170,9 +170,9 @@ class AnnouncementBody:
 @struct
 class WantedIsr:
     """
-    The in-sync replicas that the leader of a partition wants.
+    The in-sync replicas that the leader of a partition asks for.
 
-    :ivar broker_epochs: in which each of them has fetched, in the same order; −1: it is not known.
+    :ivar broker_epochs: with which each of them has fetched, in the same order; −1: unknown.
     """
 
     topic: String
@@ -185,7 +185,7 @@ class WantedIsr:
 
 @message(1002, versions="0", flexible="0+")
 class AlterPartitionsRequest:
-    """A leader asks the controller to change in-sync replicas (as AlterPartition does, KIP-497)."""
+    """Ask the controller, as a leader, to change in-sync replicas (Kafka: AlterPartition, KIP-497)."""
 
     broker_epoch: Int64
     changes: list[WantedIsr]
@@ -193,7 +193,7 @@ class AlterPartitionsRequest:
 
 @struct
 class AlteredPartition:
-    """The state of a partition that is in the metadata store now, or why it was not changed."""
+    """The partition state in the metadata store now, or the error."""
 
     topic: String
     partition: Int32
@@ -210,7 +210,7 @@ class AlteredPartition:
 
 @message(1002, versions="0", flexible="0+")
 class AlterPartitionsResponse:
-    """The answer to :class:`AlterPartitionsRequest`."""
+    """The response to :class:`AlterPartitionsRequest`."""
 
     error_code: Int16 = 0
     error_message: String | None = None
@@ -219,14 +219,14 @@ class AlterPartitionsResponse:
 
 @message(1003, versions="0", flexible="0+")
 class ShutDownRequest:
-    """A broker is about to stop, and asks the controller to have others lead what it leads."""
+    """Ask the controller to move leadership away from a broker that is about to stop (Kafka: ControlledShutdown)."""
 
     broker_epoch: Int64
 
 
 @message(1003, versions="0", flexible="0+")
 class ShutDownResponse:
-    """The answer to :class:`ShutDownRequest`, with what the broker leads all the same."""
+    """The response to :class:`ShutDownRequest`, with the partitions that the broker still leads."""
 
     error_code: Int16 = 0
     error_message: String | None = None
@@ -235,7 +235,7 @@ class ShutDownResponse:
 
 @message(1004, versions="0", flexible="0+")
 class ReportFailedRequest:
-    """A broker's replicas went offline with their log directory."""
+    """Report replicas that went offline with their log directory."""
 
     broker_epoch: Int64
     failed: list[PartitionNumbers]
@@ -243,7 +243,7 @@ class ReportFailedRequest:
 
 @message(1004, versions="0", flexible="0+")
 class ReportFailedResponse:
-    """The answer to :class:`ReportFailedRequest`."""
+    """The response to :class:`ReportFailedRequest`."""
 
     error_code: Int16 = 0
     error_message: String | None = None
@@ -252,7 +252,7 @@ class ReportFailedResponse:
 @message(1005, versions="0", flexible="0+")
 class ForwardRequest:
     """
-    A client's request that only the controller can serve, from the broker that it came to.
+    A client's request that only the controller can serve, forwarded by the broker that received it (Kafka: Envelope).
 
     :ivar body: the request's, without its header, at ``api_version``.
     """
@@ -267,7 +267,7 @@ class ForwardRequest:
 
 @message(1005, versions="0", flexible="0+")
 class ForwardResponse:
-    """The answer to :class:`ForwardRequest`: the response's body as the client is to get it, or why there is none."""
+    """The response to :class:`ForwardRequest`: the response body for the client, or the error."""
 
     error_code: Int16 = 0
     error_message: String | None = None
@@ -277,10 +277,10 @@ class ForwardResponse:
 @message(1006, versions="0", flexible="0+")
 class AskPluginRequest:
     """
-    A plugin on one broker asks its like on another.
+    A request of a plugin on one broker to the same plugin on another.
 
-    :ivar plugin: the name that it answers to.
-    :ivar body: what is asked, in words of the plugin's own.
+    :ivar plugin: the plugin's name.
+    :ivar body: in the plugin's own format.
     """
 
     plugin: String
@@ -289,7 +289,7 @@ class AskPluginRequest:
 
 @message(1006, versions="0", flexible="0+")
 class AskPluginResponse:
-    """The answer to :class:`AskPluginRequest`: what the plugin says, or why nobody does."""
+    """The response to :class:`AskPluginRequest`: the plugin's, or the error."""
 
     error_code: Int16 = 0
     error_message: String | None = None
@@ -301,9 +301,9 @@ class ReportedReplica:
     """
     A replica that lacks committed records, or holds damaged ones.
 
-    :ivar replica: the broker that it is on: the one that reports, or its leader.
-    :ivar leader_epoch: the one that the reporter knows.
-    :ivar complete: the replica, reported before, has everything again.
+    :ivar replica: the broker that it is on: the reporting one, or one that follows it.
+    :ivar leader_epoch: the one known to the reporter.
+    :ivar complete: a replica reported before is complete again.
     """
 
     topic: String
@@ -316,7 +316,7 @@ class ReportedReplica:
 
 @message(1007, versions="0", flexible="0+")
 class ReportReplicasRequest:
-    """A broker reports replicas that must not lead while a complete one can."""
+    """Report replicas that must not lead while a complete one can."""
 
     broker_epoch: Int64
     replicas: list[ReportedReplica]
@@ -324,7 +324,7 @@ class ReportReplicasRequest:
 
 @message(1007, versions="0", flexible="0+")
 class ReportReplicasResponse:
-    """The answer to :class:`ReportReplicasRequest`: the states after it."""
+    """The response to :class:`ReportReplicasRequest`: the partition states after it."""
 
     error_code: Int16 = 0
     error_message: String | None = None
@@ -334,9 +334,9 @@ class ReportReplicasResponse:
 @struct
 class ReportedLogEnd:
     """
-    How far a log goes: the leader epoch of its last record, −1 if it has none, and its end.
+    The end of a log, and the leader epoch of its last record (−1 without one).
 
-    :ivar leader_epoch: of the state that has no leader.
+    :ivar leader_epoch: of the partition state without a leader.
     """
 
     partition: Int32
@@ -347,7 +347,7 @@ class ReportedLogEnd:
 
 @struct
 class ReportedLogEnds:
-    """Those of one topic."""
+    """Log ends of one topic."""
 
     topic: String
     partitions: list[ReportedLogEnd]
@@ -355,7 +355,7 @@ class ReportedLogEnds:
 
 @message(1008, versions="0", flexible="0+")
 class ReportLogEndsRequest:
-    """A broker says how far its logs go, of partitions that have no leader (as GetReplicaLogInfo asks, KIP-966)."""
+    """Report the ends of a broker's logs, of partitions without a leader (Kafka: GetReplicaLogInfo, KIP-966)."""
 
     broker_epoch: Int64
     topics: list[ReportedLogEnds]
@@ -363,7 +363,7 @@ class ReportLogEndsRequest:
 
 @message(1008, versions="0", flexible="0+")
 class ReportLogEndsResponse:
-    """The answer to :class:`ReportLogEndsRequest`."""
+    """The response to :class:`ReportLogEndsRequest`."""
 
     error_code: Int16 = 0
     error_message: String | None = None

@@ -25,7 +25,7 @@ class DescribeConfigsRequest:
 
 @struct
 class DescribeConfigsSynonym:
-    """A value that would hold if those before it were not set."""
+    """A value that applies if those before it are not set."""
 
     name: String
     value: String | None
@@ -60,7 +60,7 @@ class DescribeConfigsResult:
 
 @message(32, versions="0-4", flexible="4+")
 class DescribeConfigsResponse:
-    """The answer to :class:`DescribeConfigsRequest`."""
+    """The response to :class:`DescribeConfigsRequest`."""
 
     throttle_time_ms: Int32 = 0
     results: list[DescribeConfigsResult]
@@ -68,7 +68,7 @@ class DescribeConfigsResponse:
 
 @struct
 class AlterableConfig:
-    """A setting; None returns it to its default."""
+    """A setting; None resets it to its default."""
 
     name: String
     value: String | None
@@ -76,7 +76,7 @@ class AlterableConfig:
 
 @struct
 class AlterConfigsResource:
-    """All settings that a resource is to have; those not named return to their defaults."""
+    """All settings of a resource; those not named are reset to their defaults."""
 
     resource_type: Int8
     resource_name: String
@@ -85,7 +85,7 @@ class AlterConfigsResource:
 
 @message(33, versions="0-2", flexible="2+")
 class AlterConfigsRequest:
-    """Replace the settings of resources, or only say whether it would work."""
+    """Replace the settings of resources, or only validate that."""
 
     resources: list[AlterConfigsResource]
     validate_only: Bool = False
@@ -93,7 +93,7 @@ class AlterConfigsRequest:
 
 @struct
 class AlterConfigsResourceResponse:
-    """What became of one resource."""
+    """The result for one resource."""
 
     error_code: Int16 = 0
     error_message: String | None = None
@@ -103,7 +103,7 @@ class AlterConfigsResourceResponse:
 
 @message(33, versions="0-2", flexible="2+")
 class AlterConfigsResponse:
-    """The answer to :class:`AlterConfigsRequest`."""
+    """The response to :class:`AlterConfigsRequest`."""
 
     throttle_time_ms: Int32 = 0
     responses: list[AlterConfigsResourceResponse]
@@ -129,7 +129,7 @@ class IncrementalAlterConfigsResource:
 
 @message(44, versions="0-1", flexible="1+")
 class IncrementalAlterConfigsRequest:
-    """Change some settings of resources and leave the others (KIP-339), or only say whether it would work."""
+    """Change some settings of resources and keep the others (KIP-339), or only validate that."""
 
     resources: list[IncrementalAlterConfigsResource]
     validate_only: Bool = False
@@ -137,7 +137,7 @@ class IncrementalAlterConfigsRequest:
 
 @message(44, versions="0-1", flexible="1+")
 class IncrementalAlterConfigsResponse:
-    """The answer to :class:`IncrementalAlterConfigsRequest`."""
+    """The response to :class:`IncrementalAlterConfigsRequest`."""
 
     throttle_time_ms: Int32 = 0
     responses: list[AlterConfigsResourceResponse]
@@ -145,14 +145,14 @@ class IncrementalAlterConfigsResponse:
 
 @message(74, versions="0-1", flexible="0+")
 class ListConfigResourcesRequest:
-    """Which resources have settings? No types stand for all; version 0 asks for those of clients' metrics only."""
+    """List resources that have settings. No types stand for all; version 0 lists those of client metrics only."""
 
     resource_types: list[Int8] = field("1+", factory=list)
 
 
 @struct
 class ConfigResource:
-    """One resource; of version 0, its type is 16: clients' metrics."""
+    """One resource; its type in version 0 is 16, client metrics."""
 
     resource_name: String
     resource_type: Int8 = field("1+", default=16, ignorable=True)
@@ -160,7 +160,7 @@ class ConfigResource:
 
 @message(74, versions="0-1", flexible="0+")
 class ListConfigResourcesResponse:
-    """The answer to :class:`ListConfigResourcesRequest`."""
+    """The response to :class:`ListConfigResourcesRequest`."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -19,9 +19,9 @@ class HeartbeatTopicPartitions:
 @message(68, versions="0-1", flexible="0+")
 class ConsumerGroupHeartbeatRequest:
     """
-    Join (epoch 0), stay in, or leave a group (−1; −2 for a static member that comes back); None: as last time.
+    Join (epoch 0), stay in, or leave a group (−1; −2 for a static member that will return); None: unchanged.
 
-    From version 1 the member makes its own id (KIP-1082).
+    From version 1 the member generates its own id (KIP-1082).
     """
 
     group_id: String
@@ -38,14 +38,14 @@ class ConsumerGroupHeartbeatRequest:
 
 @struct
 class HeartbeatAssignment:
-    """What a member is to own."""
+    """The partitions that a member is to own."""
 
     topic_partitions: list[HeartbeatTopicPartitions]
 
 
 @message(68, versions="0-1", flexible="0+")
 class ConsumerGroupHeartbeatResponse:
-    """The answer to :class:`ConsumerGroupHeartbeatRequest`; an assignment of None: as last time."""
+    """The response to :class:`ConsumerGroupHeartbeatRequest`; an assignment of None: as last time."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -75,7 +75,7 @@ class DescribedTopicPartitions:
 
 @struct
 class DescribedAssignment:
-    """What a member owns, or is to own."""
+    """The partitions that a member owns, or is to own."""
 
     topic_partitions: list[DescribedTopicPartitions] = field(factory=list)
 
@@ -99,7 +99,7 @@ class DescribedConsumer:
 
 @struct
 class DescribedConsumerGroup:
-    """A group; one that is not there, or not of this protocol, is the error GROUP_ID_NOT_FOUND."""
+    """A group; GROUP_ID_NOT_FOUND if it does not exist, or uses another protocol."""
 
     error_code: Int16 = 0
     error_message: String | None = None
@@ -114,7 +114,7 @@ class DescribedConsumerGroup:
 
 @message(69, versions="0-1", flexible="0+")
 class ConsumerGroupDescribeResponse:
-    """The answer to :class:`ConsumerGroupDescribeRequest`."""
+    """The response to :class:`ConsumerGroupDescribeRequest`."""
 
     throttle_time_ms: Int32 = 0
     groups: list[DescribedConsumerGroup]

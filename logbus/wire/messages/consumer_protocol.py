@@ -1,6 +1,6 @@
 """
-What the members of a consumer group tell each other through the coordinator, in the opaque bytes of JoinGroup and
-SyncGroup. Each carries its own version in front: see :func:`~logbus.wire.schema.decode_versioned`.
+The embedded consumer protocol (Kafka: ConsumerProtocol): subscriptions and assignments in the opaque bytes of JoinGroup
+and SyncGroup. Each begins with its own version: see :func:`~logbus.wire.schema.decode_versioned`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from logbus.wire.schema import Bytes, Int32, String, field, message, struct
 
 PROTOCOL_TYPE = "consumer"
-"""What members of such groups say their protocol is, in JoinGroup; others (Connect's workers) say something else."""
+"""The protocol type of consumers in JoinGroup; Connect's workers have another."""
 
 
 @struct
@@ -21,7 +21,10 @@ class TopicPartitions:
 
 @message(None, versions="0-3", flexible="none")
 class ConsumerProtocolSubscription:
-    """What a member wants to read and has been reading; ``generation_id`` tells how old the latter is (KIP-792)."""
+    """
+    The topics a member subscribes to, and the partitions it owns; ``generation_id`` tells how old the latter are
+    (KIP-792).
+    """
 
     topics: list[String]
     user_data: Bytes | None = None
@@ -32,7 +35,7 @@ class ConsumerProtocolSubscription:
 
 @message(None, versions="0-3", flexible="none")
 class ConsumerProtocolAssignment:
-    """What a member is to read."""
+    """The partitions assigned to a member."""
 
     assigned_partitions: list[TopicPartitions]
     user_data: Bytes | None = None

@@ -1,6 +1,4 @@
-"""
-Who leads and who holds: ElectLeaders (43), AlterPartitionReassignments (45), ListPartitionReassignments (46).
-"""
+"""Elections and reassignments: ElectLeaders (43), AlterPartitionReassignments (45), ListPartitionReassignments (46)."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ class TopicPartitions:
 @message(43, versions="0-2", flexible="2+")
 class ElectLeadersRequest:
     """
-    Elect leaders: the preferred ones (type 0), or any that lives where there is none (type 1).
+    Elect leaders: the preferred ones (type 0), or any live replica where there is no leader (type 1).
 
     ``topic_partitions`` None stands for all.
     """
@@ -30,7 +28,7 @@ class ElectLeadersRequest:
 
 @struct
 class PartitionResult:
-    """What became of one partition."""
+    """The result for one partition."""
 
     partition_id: Int32
     error_code: Int16 = 0
@@ -39,7 +37,7 @@ class PartitionResult:
 
 @struct
 class ReplicaElectionResult:
-    """What became of a topic's partitions."""
+    """The result for a topic's partitions."""
 
     topic: String
     partition_result: list[PartitionResult]
@@ -47,7 +45,7 @@ class ReplicaElectionResult:
 
 @message(43, versions="0-2", flexible="2+")
 class ElectLeadersResponse:
-    """The answer to :class:`ElectLeadersRequest`."""
+    """The response to :class:`ElectLeadersRequest`."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = field("1+", default=0)
@@ -56,7 +54,7 @@ class ElectLeadersResponse:
 
 @struct
 class ReassignablePartition:
-    """Where a partition is to be; None cancels what is under way."""
+    """The new replicas of a partition; None cancels a reassignment."""
 
     partition_index: Int32
     replicas: list[Int32] | None = None
@@ -81,7 +79,7 @@ class AlterPartitionReassignmentsRequest:
 
 @struct
 class ReassignablePartitionResponse:
-    """What became of one partition."""
+    """The result for one partition."""
 
     partition_index: Int32
     error_code: Int16 = 0
@@ -90,7 +88,7 @@ class ReassignablePartitionResponse:
 
 @struct
 class ReassignableTopicResponse:
-    """What became of a topic's partitions."""
+    """The result for a topic's partitions."""
 
     name: String
     partitions: list[ReassignablePartitionResponse]
@@ -98,7 +96,7 @@ class ReassignableTopicResponse:
 
 @message(45, versions="0-1", flexible="0+")
 class AlterPartitionReassignmentsResponse:
-    """The answer to :class:`AlterPartitionReassignmentsRequest`."""
+    """The response to :class:`AlterPartitionReassignmentsRequest`."""
 
     throttle_time_ms: Int32 = 0
     allow_replication_factor_change: Bool = field("1+", default=True, ignorable=True)
@@ -117,7 +115,7 @@ class ListPartitionReassignmentsTopics:
 
 @message(46, versions="0", flexible="0+")
 class ListPartitionReassignmentsRequest:
-    """List the reassignments under way; ``topics`` None: all of them."""
+    """List the ongoing reassignments; ``topics`` None: all of them."""
 
     timeout_ms: Int32 = 60_000
     topics: list[ListPartitionReassignmentsTopics] | None = None
@@ -125,7 +123,7 @@ class ListPartitionReassignmentsRequest:
 
 @struct
 class OngoingPartitionReassignment:
-    """One that is under way."""
+    """An ongoing reassignment."""
 
     partition_index: Int32
     replicas: list[Int32]
@@ -135,7 +133,7 @@ class OngoingPartitionReassignment:
 
 @struct
 class OngoingTopicReassignment:
-    """Those of a topic that are under way."""
+    """The ongoing reassignments of a topic."""
 
     name: String
     partitions: list[OngoingPartitionReassignment]
@@ -143,7 +141,7 @@ class OngoingTopicReassignment:
 
 @message(46, versions="0", flexible="0+")
 class ListPartitionReassignmentsResponse:
-    """The answer to :class:`ListPartitionReassignmentsRequest`."""
+    """The response to :class:`ListPartitionReassignmentsRequest`."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -1,9 +1,9 @@
 """
-What brokers write into ``__consumer_offsets``: groups, their members, and the offsets they committed.
+Records of ``__consumer_offsets``: groups, their members, and committed offsets.
 
-Each record's key and value carry their own version in front (:func:`~logbus.wire.schema.decode_versioned`); the
-version of the key says what the record is about, see :data:`VALUES`. A value of null deletes. The formats are those of
-Kafka (``GroupMetadataKey.json`` and its neighbours), so that its tools read our files and we read its.
+Each record's key and value begin with their own version (:func:`~logbus.wire.schema.decode_versioned`); the version of
+the key gives the kind of record, see :data:`VALUES`. A null value deletes. The formats are those of Kafka
+(``GroupMetadataKey.json`` and others), so both can read each other's files.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class GroupMetadataKey:
 
 @struct
 class GroupMemberMetadata:
-    """A member of a classic group: what it told the leader, and what the leader assigned to it."""
+    """A member of a classic group: its subscription, and its assignment."""
 
     member_id: String
     group_instance_id: String | None = field("3+", default=None, ignorable=True)
@@ -84,14 +84,14 @@ class ConsumerGroupMetadataKey:
 
 @message(None, versions="0", flexible="0+")
 class ConsumerGroupMetadataValue:
-    """The group's epoch, which grows when members, subscriptions or topics change."""
+    """The group's epoch, which is bumped when members, subscriptions or topics change."""
 
     epoch: Int32
 
 
 @message(None, versions="4", flexible="none")
 class ConsumerGroupPartitionMetadataKey:
-    """The topics a group is subscribed to, as Kafka before 4.1 noted them; read and forgotten."""
+    """The topics a group is subscribed to, as written by Kafka before 4.1; read, and not used."""
 
     group_id: String
 
@@ -106,7 +106,7 @@ class PartitionRacks:
 
 @struct
 class SubscribedTopic:
-    """A topic, as a group knew it."""
+    """A topic, as a group saw it."""
 
     topic_id: Uuid
     topic_name: String
@@ -139,7 +139,7 @@ class ClassicProtocol:
 
 @struct
 class ClassicMemberMetadata:
-    """What a member brought that still speaks the classic protocol."""
+    """The join data of a member that still uses the classic protocol."""
 
     session_timeout_ms: Int32 = 0
     supported_protocols: list[ClassicProtocol] = field(factory=list)
@@ -147,7 +147,7 @@ class ClassicMemberMetadata:
 
 @message(None, versions="0", flexible="0+")
 class ConsumerGroupMemberMetadataValue:
-    """What a member wants; ``classic_member_metadata`` is None unless it speaks the classic protocol."""
+    """A member's subscription; ``classic_member_metadata`` is None unless it uses the classic protocol."""
 
     instance_id: String | None
     rack_id: String | None
@@ -157,7 +157,7 @@ class ConsumerGroupMemberMetadataValue:
     subscribed_topic_regex: String | None
     rebalance_timeout_ms: Int32 = -1
     server_assignor: String | None
-    # What Kafka leaves out is an empty struct: null has to be written.
+    # For Kafka, an absent tag means an empty struct: null must be written.
     classic_member_metadata: ClassicMemberMetadata | None = tagged(
         0, "0+", factory=ClassicMemberMetadata, nullable="0+"
     )
@@ -172,14 +172,14 @@ class ConsumerGroupTargetAssignmentMetadataKey:
 
 @message(None, versions="0", flexible="0+")
 class ConsumerGroupTargetAssignmentMetadataValue:
-    """The epoch of the group that the target assignment was made for."""
+    """The group epoch that the target assignment was computed for."""
 
     assignment_epoch: Int32
 
 
 @message(None, versions="7", flexible="none")
 class ConsumerGroupTargetAssignmentMemberKey:
-    """What a member is to own in the end."""
+    """The target assignment of a member."""
 
     group_id: String
     member_id: String
@@ -202,7 +202,7 @@ class ConsumerGroupTargetAssignmentMemberValue:
 
 @message(None, versions="8", flexible="none")
 class ConsumerGroupCurrentMemberAssignmentKey:
-    """What a member owns now."""
+    """The current assignment of a member."""
 
     group_id: String
     member_id: String
@@ -210,7 +210,7 @@ class ConsumerGroupCurrentMemberAssignmentKey:
 
 @message(None, versions="0", flexible="0+")
 class ConsumerGroupCurrentMemberAssignmentValue:
-    """What a member owns, and on its way to the target, what it must give up first."""
+    """The partitions a member owns, and those it must revoke first on its way to the target."""
 
     member_epoch: Int32
     previous_member_epoch: Int32
@@ -221,7 +221,7 @@ class ConsumerGroupCurrentMemberAssignmentValue:
 
 @message(None, versions="16", flexible="none")
 class ConsumerGroupRegularExpressionKey:
-    """A regular expression that members of a group are subscribed to."""
+    """A regular expression that members of a group subscribe to."""
 
     group_id: String
     regular_expression: String
@@ -229,7 +229,7 @@ class ConsumerGroupRegularExpressionKey:
 
 @message(None, versions="0", flexible="0+")
 class ConsumerGroupRegularExpressionValue:
-    """The topics an expression matched, in which version of the metadata and when (ms)."""
+    """The topics that an expression matched, with the metadata version and the time (ms)."""
 
     topics: list[String]
     version: Int64
@@ -247,7 +247,7 @@ VALUES: Mapping[type[Any], type[Any]] = {
     ConsumerGroupCurrentMemberAssignmentKey: ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupRegularExpressionKey: ConsumerGroupRegularExpressionValue,
 }
-"""The value that belongs to each key."""
+"""The value class for each key class."""
 
 KEYS: Mapping[int, type[Any]] = {
     0: OffsetCommitKey,
@@ -261,4 +261,4 @@ KEYS: Mapping[int, type[Any]] = {
     8: ConsumerGroupCurrentMemberAssignmentKey,
     16: ConsumerGroupRegularExpressionKey,
 }
-"""The kind of key by its version."""
+"""The key class by its version."""

@@ -11,7 +11,7 @@ from logbus.wire.schema import Bool, Bytes, Int8, Int16, Int32, String, field, m
 
 @message(10, versions="0-6", flexible="3+")
 class FindCoordinatorRequest:
-    """Which broker coordinates a group (type 0) or a transactional id (type 1)? From version 4 for several at once."""
+    """Find the coordinator of a group (type 0) or a transactional id (type 1); from version 4 of several."""
 
     key: String = field("0-3", default="")
     key_type: Int8 = field("1+", default=0)
@@ -20,7 +20,7 @@ class FindCoordinatorRequest:
 
 @struct
 class Coordinator:
-    """Where one coordinator is."""
+    """A coordinator's address."""
 
     key: String
     node_id: Int32
@@ -32,7 +32,7 @@ class Coordinator:
 
 @message(10, versions="0-6", flexible="3+")
 class FindCoordinatorResponse:
-    """The answer to :class:`FindCoordinatorRequest`: one coordinator up to version 3, a list from 4."""
+    """The response to :class:`FindCoordinatorRequest`: one coordinator up to version 3, a list from 4."""
 
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
     error_code: Int16 = field("0-3", default=0)
@@ -45,7 +45,7 @@ class FindCoordinatorResponse:
 
 @struct
 class JoinGroupRequestProtocol:
-    """An assignment strategy that a member supports, and what it tells the leader about itself."""
+    """An assignment strategy that a member supports, with its metadata for the leader."""
 
     name: String
     metadata: Bytes
@@ -53,7 +53,7 @@ class JoinGroupRequestProtocol:
 
 @message(11, versions="0-9", flexible="6+")
 class JoinGroupRequest:
-    """Become a member; ``member_id`` is empty the first time. Before version 1 both timeouts were one."""
+    """Join a group; ``member_id`` is empty the first time. Version 0 has a single timeout."""
 
     group_id: String
     session_timeout_ms: Int32
@@ -67,7 +67,7 @@ class JoinGroupRequest:
 
 @struct
 class JoinGroupResponseMember:
-    """A member, as its leader is told."""
+    """A member, for the group's leader."""
 
     member_id: String
     group_instance_id: String | None = field("5+", default=None, ignorable=True)
@@ -76,7 +76,7 @@ class JoinGroupResponseMember:
 
 @message(11, versions="0-9", flexible="6+")
 class JoinGroupResponse:
-    """The answer to :class:`JoinGroupRequest`; only the leader is told the members."""
+    """The response to :class:`JoinGroupRequest`; only the leader gets the members."""
 
     throttle_time_ms: Int32 = field("2+", default=0, ignorable=True)
     error_code: Int16 = 0
@@ -91,7 +91,7 @@ class JoinGroupResponse:
 
 @message(12, versions="0-4", flexible="4+")
 class HeartbeatRequest:
-    """Still there."""
+    """Keep a member's session alive."""
 
     group_id: String
     generation_id: Int32
@@ -101,7 +101,7 @@ class HeartbeatRequest:
 
 @message(12, versions="0-4", flexible="4+")
 class HeartbeatResponse:
-    """The answer to :class:`HeartbeatRequest`."""
+    """The response to :class:`HeartbeatRequest`."""
 
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
     error_code: Int16 = 0
@@ -118,7 +118,7 @@ class MemberIdentity:
 
 @message(13, versions="0-5", flexible="4+")
 class LeaveGroupRequest:
-    """Members leave: one up to version 2, several from 3."""
+    """Take members out of a group: one up to version 2, several from 3."""
 
     group_id: String
     member_id: String = field("0-2", default="")
@@ -127,7 +127,7 @@ class LeaveGroupRequest:
 
 @struct
 class MemberResponse:
-    """What became of one member that left."""
+    """The result for one member that left."""
 
     member_id: String
     group_instance_id: String | None = None
@@ -136,7 +136,7 @@ class MemberResponse:
 
 @message(13, versions="0-5", flexible="4+")
 class LeaveGroupResponse:
-    """The answer to :class:`LeaveGroupRequest`."""
+    """The response to :class:`LeaveGroupRequest`."""
 
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
     error_code: Int16 = 0
@@ -145,7 +145,7 @@ class LeaveGroupResponse:
 
 @struct
 class SyncGroupRequestAssignment:
-    """What the leader assigns to one member."""
+    """One member's assignment, from the leader."""
 
     member_id: String
     assignment: Bytes
@@ -153,7 +153,7 @@ class SyncGroupRequestAssignment:
 
 @message(14, versions="0-5", flexible="4+")
 class SyncGroupRequest:
-    """Get one's assignment; the leader brings everybody's."""
+    """Get a member's assignment; the leader sends the assignments of all."""
 
     group_id: String
     generation_id: Int32
@@ -166,7 +166,7 @@ class SyncGroupRequest:
 
 @message(14, versions="0-5", flexible="4+")
 class SyncGroupResponse:
-    """The answer to :class:`SyncGroupRequest`."""
+    """The response to :class:`SyncGroupRequest`."""
 
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
     error_code: Int16 = 0
@@ -197,7 +197,7 @@ class DescribedGroupMember:
 
 @struct
 class DescribedGroup:
-    """A group and its members; a group that is not there is ``Dead`` (and from version 6 an error)."""
+    """A group and its members; a missing group is ``Dead`` (and from version 6 an error)."""
 
     error_code: Int16 = 0
     error_message: String | None = field("6+", default=None, ignorable=True)
@@ -211,7 +211,7 @@ class DescribedGroup:
 
 @message(15, versions="0-6", flexible="5+")
 class DescribeGroupsResponse:
-    """The answer to :class:`DescribeGroupsRequest`."""
+    """The response to :class:`DescribeGroupsRequest`."""
 
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
     groups: list[DescribedGroup]
@@ -219,7 +219,7 @@ class DescribeGroupsResponse:
 
 @message(16, versions="0-5", flexible="3+")
 class ListGroupsRequest:
-    """List the groups that this broker coordinates, of some states and types; none given stand for all."""
+    """List the groups that this broker coordinates, of some states and types; none stand for all."""
 
     states_filter: list[String] = field("4+", factory=list)
     types_filter: list[String] = field("5+", factory=list)
@@ -237,7 +237,7 @@ class ListedGroup:
 
 @message(16, versions="0-5", flexible="3+")
 class ListGroupsResponse:
-    """The answer to :class:`ListGroupsRequest`."""
+    """The response to :class:`ListGroupsRequest`."""
 
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
     error_code: Int16 = 0
@@ -246,14 +246,14 @@ class ListGroupsResponse:
 
 @message(42, versions="0-2", flexible="2+")
 class DeleteGroupsRequest:
-    """Delete groups that have no members."""
+    """Delete groups without members."""
 
     groups_names: list[String]
 
 
 @struct
 class DeletableGroupResult:
-    """What became of one group."""
+    """The result for one group."""
 
     group_id: String
     error_code: Int16 = 0
@@ -261,7 +261,7 @@ class DeletableGroupResult:
 
 @message(42, versions="0-2", flexible="2+")
 class DeleteGroupsResponse:
-    """The answer to :class:`DeleteGroupsRequest`."""
+    """The response to :class:`DeleteGroupsRequest`."""
 
     throttle_time_ms: Int32 = 0
     results: list[DeletableGroupResult]

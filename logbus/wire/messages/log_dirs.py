@@ -1,6 +1,4 @@
-"""
-A broker's log directories: AlterReplicaLogDirs (34) moves logs between them, DescribeLogDirs (35) shows what is there.
-"""
+"""A broker's log directories: AlterReplicaLogDirs (34), DescribeLogDirs (35)."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ class DescribableLogDirTopic:
 
 @message(35, versions="0-5", flexible="2+")
 class DescribeLogDirsRequest:
-    """Ask where logs are and how large (KIP-113); ``topics`` None stands for all."""
+    """Describe log directories, with the sizes of logs (KIP-113); ``topics`` None stands for all."""
 
     topics: list[DescribableLogDirTopic] | None = None
 
@@ -50,7 +48,7 @@ class DescribeLogDirsResult:
     """
     One log directory.
 
-    :ivar total_bytes: of its volume, as ``usable_bytes`` (KIP-827); −1: not known.
+    :ivar total_bytes: of its volume, as ``usable_bytes`` (KIP-827); −1: unknown.
     :ivar is_cordoned: whether new logs go elsewhere (KIP-1066).
     """
 
@@ -64,7 +62,7 @@ class DescribeLogDirsResult:
 
 @message(35, versions="0-5", flexible="2+")
 class DescribeLogDirsResponse:
-    """The answer to :class:`DescribeLogDirsRequest`."""
+    """The response to :class:`DescribeLogDirsRequest`."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = field("3+", default=0, ignorable=True)
@@ -81,7 +79,7 @@ class AlterReplicaLogDirTopic:
 
 @struct
 class AlterReplicaLogDir:
-    """Partitions that are to be in one directory."""
+    """The partitions to be moved to one directory."""
 
     path: String
     topics: list[AlterReplicaLogDirTopic]
@@ -89,14 +87,14 @@ class AlterReplicaLogDir:
 
 @message(34, versions="1-2", flexible="2+")
 class AlterReplicaLogDirsRequest:
-    """Move logs of the broker that is asked to other log directories of it (KIP-113)."""
+    """Move logs to other log directories of the receiving broker (KIP-113)."""
 
     dirs: list[AlterReplicaLogDir]
 
 
 @struct
 class AlterReplicaLogDirPartitionResult:
-    """Whether one log is being moved."""
+    """The result for one partition."""
 
     partition_index: Int32
     error_code: Int16 = 0
@@ -104,7 +102,7 @@ class AlterReplicaLogDirPartitionResult:
 
 @struct
 class AlterReplicaLogDirTopicResult:
-    """The same of one topic."""
+    """The results for one topic."""
 
     topic_name: String
     partitions: list[AlterReplicaLogDirPartitionResult] = field(factory=list)
@@ -112,7 +110,7 @@ class AlterReplicaLogDirTopicResult:
 
 @message(34, versions="1-2", flexible="2+")
 class AlterReplicaLogDirsResponse:
-    """The answer to :class:`AlterReplicaLogDirsRequest`: the copying has begun, not ended."""
+    """The response to :class:`AlterReplicaLogDirsRequest`: the moves have begun, not ended."""
 
     throttle_time_ms: Int32 = 0
     results: list[AlterReplicaLogDirTopicResult] = field(factory=list)

@@ -1,4 +1,7 @@
-"""Who is there and who leads what: Metadata (3), DescribeCluster (60), DescribeTopicPartitions (75)."""
+"""
+Cluster and topic metadata: Metadata (3), DescribeCluster (60), DescribeTopicPartitions (75). %#: Authorized operations
+that were not asked for. %%#: Authorized operations that were not requested.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ class MetadataRequestTopic:
 
 @message(3, versions="0-13", flexible="9+")
 class MetadataRequest:
-    """Describe topics: None for all of them, as an empty list in version 0."""
+    """Describe topics; None (in version 0 an empty list) stands for all."""
 
     topics: list[MetadataRequestTopic] | None = field(nullable="1+")
     allow_auto_topic_creation: Bool = field("4+", default=True)
@@ -28,7 +31,7 @@ class MetadataRequest:
 
 @struct
 class MetadataResponseBroker:
-    """A broker, as the listener sees it that the request came in on."""
+    """A broker, with its address on the request's listener."""
 
     node_id: Int32
     host: String
@@ -63,7 +66,7 @@ class MetadataResponseTopic:
 
 @message(3, versions="0-13", flexible="9+")
 class MetadataResponse:
-    """The answer to :class:`MetadataRequest`."""
+    """The response to :class:`MetadataRequest`."""
 
     throttle_time_ms: Int32 = field("3+", default=0, ignorable=True)
     brokers: list[MetadataResponseBroker]
@@ -76,7 +79,7 @@ class MetadataResponse:
 
 @message(60, versions="0-2", flexible="0+")
 class DescribeClusterRequest:
-    """Describe the brokers; ``endpoint_type`` 1 asks for brokers, 2 for controllers."""
+    """Describe the brokers; ``endpoint_type`` 1: brokers, 2: controllers."""
 
     include_cluster_authorized_operations: Bool = False
     endpoint_type: Int8 = field("1+", default=1)
@@ -85,7 +88,7 @@ class DescribeClusterRequest:
 
 @struct
 class DescribeClusterBroker:
-    """A broker, as the listener sees it that the request came in on."""
+    """A broker, with its address on the request's listener."""
 
     broker_id: Int32
     host: String
@@ -96,7 +99,7 @@ class DescribeClusterBroker:
 
 @message(60, versions="0-2", flexible="0+")
 class DescribeClusterResponse:
-    """The answer to :class:`DescribeClusterRequest`."""
+    """The response to :class:`DescribeClusterRequest`."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -149,7 +152,7 @@ class DescribeTopicPartitionsResponsePartition:
 
 @struct
 class DescribeTopicPartitionsResponseTopic:
-    """A topic's partitions, those on this page."""
+    """A topic's partitions on this page."""
 
     error_code: Int16 = 0
     name: String | None
@@ -161,7 +164,7 @@ class DescribeTopicPartitionsResponseTopic:
 
 @message(75, versions="0", flexible="0+")
 class DescribeTopicPartitionsResponse:
-    """The answer to :class:`DescribeTopicPartitionsRequest`; ``next_cursor`` is None on the last page."""
+    """The response to :class:`DescribeTopicPartitionsRequest`; ``next_cursor`` is None on the last page."""
 
     throttle_time_ms: Int32 = 0
     topics: list[DescribeTopicPartitionsResponseTopic]

@@ -1,4 +1,7 @@
-"""Names of APIs: Kafka's, and from 1000 on those between our brokers."""
+"""
+Names of APIs: Kafka's, and from 1000 on our own between brokers. %#: By number, for logs and metrics; also of the APIs
+that have no messages here. %%#: By API key, for logs and metrics; includes APIs without messages here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets that groups commit: OffsetCommit (8), OffsetFetch (9), OffsetDelete (47)."""
+"""Committed offsets of groups: OffsetCommit (8), OffsetFetch (9), OffsetDelete (47)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class OffsetCommitRequest:
 
 @struct
 class OffsetCommitResponsePartition:
-    """What became of the commit for one partition."""
+    """The result of the commit for one partition."""
 
     partition_index: Int32
     error_code: Int16 = 0
@@ -47,7 +47,7 @@ class OffsetCommitResponsePartition:
 
 @struct
 class OffsetCommitResponseTopic:
-    """What became of the commits for one topic."""
+    """The result of the commits for one topic."""
 
     name: String = field("0-9", default="", ignorable=True)
     topic_id: Uuid = field("10+", default=ZERO_UUID, ignorable=True)
@@ -56,7 +56,7 @@ class OffsetCommitResponseTopic:
 
 @message(8, versions="0-10", flexible="8+")
 class OffsetCommitResponse:
-    """The answer to :class:`OffsetCommitRequest`."""
+    """The response to :class:`OffsetCommitRequest`."""
 
     throttle_time_ms: Int32 = field("3+", default=0, ignorable=True)
     topics: list[OffsetCommitResponseTopic]
@@ -81,7 +81,7 @@ class OffsetFetchRequestTopics:
 
 @struct
 class OffsetFetchRequestGroup:
-    """What to look up for one group; None stands for all its topics."""
+    """The partitions to look up for one group; None stands for all its topics."""
 
     group_id: String
     member_id: String | None = field("9+", default=None, ignorable=True)
@@ -101,7 +101,7 @@ class OffsetFetchRequest:
 
 @struct
 class OffsetFetchResponsePartition:
-    """The committed offset of one partition; −1 and no error when there is none."""
+    """The committed offset of one partition; −1 without an error if there is none."""
 
     partition_index: Int32
     committed_offset: Int64
@@ -138,7 +138,7 @@ class OffsetFetchResponseGroup:
 
 @message(9, versions="0-10", flexible="6+")
 class OffsetFetchResponse:
-    """The answer to :class:`OffsetFetchRequest`."""
+    """The response to :class:`OffsetFetchRequest`."""
 
     throttle_time_ms: Int32 = field("3+", default=0, ignorable=True)
     topics: list[OffsetFetchResponseTopic] = field("0-7", factory=list)
@@ -148,7 +148,7 @@ class OffsetFetchResponse:
 
 @struct
 class OffsetDeleteRequestPartition:
-    """A partition whose offset is to be forgotten."""
+    """A partition whose committed offset is to be deleted."""
 
     partition_index: Int32
 
@@ -163,7 +163,7 @@ class OffsetDeleteRequestTopic:
 
 @message(47, versions="0", flexible="none")
 class OffsetDeleteRequest:
-    """Forget committed offsets of topics that the group does not read."""
+    """Delete committed offsets of topics that the group does not consume."""
 
     group_id: String
     topics: list[OffsetDeleteRequestTopic]
@@ -171,7 +171,7 @@ class OffsetDeleteRequest:
 
 @struct
 class OffsetDeleteResponsePartition:
-    """What became of the offset of one partition."""
+    """The result for the offset of one partition."""
 
     partition_index: Int32
     error_code: Int16 = 0
@@ -179,7 +179,7 @@ class OffsetDeleteResponsePartition:
 
 @struct
 class OffsetDeleteResponseTopic:
-    """What became of the offsets of one topic."""
+    """The result for the offsets of one topic."""
 
     name: String
     partitions: list[OffsetDeleteResponsePartition]
@@ -187,7 +187,7 @@ class OffsetDeleteResponseTopic:
 
 @message(47, versions="0", flexible="none")
 class OffsetDeleteResponse:
-    """The answer to :class:`OffsetDeleteRequest`."""
+    """The response to :class:`OffsetDeleteRequest`."""
 
     error_code: Int16 = 0
     throttle_time_ms: Int32 = 0

@@ -1,4 +1,4 @@
-"""Records in and out: Produce (0), Fetch (1), ListOffsets (2), OffsetForLeaderEpoch (23)."""
+"""Producing and fetching: Produce (0), Fetch (1), ListOffsets (2), OffsetForLeaderEpoch (23)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from logbus.wire.schema import (
 
 @struct
 class LeaderIdAndEpoch:
-    """Who leads a partition now, told with an error that makes a client look for the leader (KIP-951)."""
+    """A partition's current leader, sent with errors that would make a client look for it (KIP-951)."""
 
     leader_id: Int32 = -1
     leader_epoch: Int32 = -1
@@ -29,7 +29,7 @@ class LeaderIdAndEpoch:
 
 @struct
 class NodeEndpoint:
-    """Where to reach a leader that :class:`LeaderIdAndEpoch` names (KIP-951)."""
+    """The address of a leader named in :class:`LeaderIdAndEpoch` (KIP-951)."""
 
     node_id: Int32
     host: String
@@ -47,7 +47,7 @@ class PartitionProduceData:
 
 @struct
 class TopicProduceData:
-    """What to append to the partitions of one topic; named up to version 12, by id from 13."""
+    """The batches for one topic, by name up to version 12, by id from 13."""
 
     name: String = field("0-12", default="", ignorable=True)
     topic_id: Uuid = field("13+", default=ZERO_UUID, ignorable=True)
@@ -56,7 +56,7 @@ class TopicProduceData:
 
 @message(0, versions="3-13", flexible="9+")
 class ProduceRequest:
-    """Append batches. With ``acks`` 0 there is no answer; with −1 it waits for the in-sync replicas."""
+    """Append batches. ``acks`` 0: no response; −1: the response waits for the in-sync replicas."""
 
     transactional_id: String | None = field("3+", default=None)
     acks: Int16
@@ -66,7 +66,7 @@ class ProduceRequest:
 
 @struct
 class BatchIndexAndErrorMessage:
-    """A record that made its batch be refused (KIP-467)."""
+    """A record because of which its batch was refused (KIP-467)."""
 
     batch_index: Int32
     batch_index_error_message: String | None = None
@@ -74,7 +74,7 @@ class BatchIndexAndErrorMessage:
 
 @struct
 class PartitionProduceResponse:
-    """What became of one batch; ``log_append_time_ms`` is −1 unless the log sets the time."""
+    """The result for one batch; ``log_append_time_ms`` is −1 unless the log sets the time."""
 
     index: Int32
     error_code: Int16 = 0
@@ -88,7 +88,7 @@ class PartitionProduceResponse:
 
 @struct
 class TopicProduceResponse:
-    """What became of the batches for one topic."""
+    """The result for the batches for one topic."""
 
     name: String = field("0-12", default="", ignorable=True)
     topic_id: Uuid = field("13+", default=ZERO_UUID, ignorable=True)
@@ -97,7 +97,7 @@ class TopicProduceResponse:
 
 @message(0, versions="3-13", flexible="9+")
 class ProduceResponse:
-    """The answer to :class:`ProduceRequest`."""
+    """The response to :class:`ProduceRequest`."""
 
     responses: list[TopicProduceResponse]
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
@@ -106,7 +106,7 @@ class ProduceResponse:
 
 @struct
 class ReplicaState:
-    """Which follower fetches (KIP-903)."""
+    """The follower that fetches (KIP-903)."""
 
     replica_id: Int32 = -1
     replica_epoch: Int64 = -1
@@ -114,7 +114,7 @@ class ReplicaState:
 
 @struct
 class FetchPartition:
-    """Where to read in one partition."""
+    """The offset to fetch from in one partition."""
 
     partition: Int32
     current_leader_epoch: Int32 = field("9+", default=-1, ignorable=True)
@@ -128,7 +128,7 @@ class FetchPartition:
 
 @struct
 class FetchTopic:
-    """Where to read in one topic; named up to version 12, by id from 13."""
+    """The partitions of one topic to fetch from, by name up to version 12, by id from 13."""
 
     topic: String = field("0-12", default="", ignorable=True)
     topic_id: Uuid = field("13+", default=ZERO_UUID, ignorable=True)
@@ -137,7 +137,7 @@ class FetchTopic:
 
 @struct
 class ForgottenTopic:
-    """Partitions that leave a fetch session (KIP-227)."""
+    """Partitions to be removed from a fetch session (KIP-227)."""
 
     topic: String = field("7-12", default="", ignorable=True)
     topic_id: Uuid = field("13+", default=ZERO_UUID, ignorable=True)
@@ -146,7 +146,7 @@ class ForgottenTopic:
 
 @message(1, versions="4-18", flexible="12+")
 class FetchRequest:
-    """Read batches, waiting ``max_wait_ms`` for ``min_bytes``; followers name themselves, consumers are −1."""
+    """Fetch batches, waiting ``max_wait_ms`` for ``min_bytes``. Followers send their broker id, consumers −1."""
 
     cluster_id: String | None = tagged(0, "12+", default=None, ignorable=True)
     replica_id: Int32 = field("0-14", default=-1)
@@ -164,7 +164,7 @@ class FetchRequest:
 
 @struct
 class EpochAndEndOffset:
-    """The largest epoch a follower and its leader may share, and where that ends: truncate there (KIP-595)."""
+    """The largest epoch that a follower and its leader may share, and its end offset: truncate there (KIP-595)."""
 
     epoch: Int32 = -1
     end_offset: Int64 = -1
@@ -172,7 +172,7 @@ class EpochAndEndOffset:
 
 @struct
 class SnapshotId:
-    """A snapshot to fetch instead; only controllers' logs have them."""
+    """A snapshot to fetch instead; only controllers' logs have snapshots."""
 
     end_offset: Int64 = -1
     epoch: Int32 = -1
@@ -180,7 +180,7 @@ class SnapshotId:
 
 @struct
 class AbortedTransaction:
-    """A transaction whose records in the answer are to be dropped by readers of committed records."""
+    """An aborted transaction whose records in the response read_committed consumers must skip."""
 
     producer_id: Int64
     first_offset: Int64
@@ -188,7 +188,7 @@ class AbortedTransaction:
 
 @struct
 class PartitionData:
-    """What was read of one partition."""
+    """The records and offsets of one partition."""
 
     partition_index: Int32
     error_code: Int16 = 0
@@ -205,7 +205,7 @@ class PartitionData:
 
 @struct
 class FetchableTopicResponse:
-    """What was read of one topic."""
+    """The partitions of one topic."""
 
     topic: String = field("0-12", default="", ignorable=True)
     topic_id: Uuid = field("13+", default=ZERO_UUID, ignorable=True)
@@ -214,7 +214,7 @@ class FetchableTopicResponse:
 
 @message(1, versions="4-18", flexible="12+")
 class FetchResponse:
-    """The answer to :class:`FetchRequest`."""
+    """The response to :class:`FetchRequest`."""
 
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
     error_code: Int16 = field("7+", default=0, ignorable=True)
@@ -243,7 +243,7 @@ class ListOffsetsTopic:
 
 @message(2, versions="0-11", flexible="6+")
 class ListOffsetsRequest:
-    """Find offsets by time. Version 0 answers with several offsets, those of the segments."""
+    """Find offsets by timestamp. Version 0 returns several offsets, those of segments."""
 
     replica_id: Int32 = -1
     isolation_level: Int8 = field("2+", default=0)
@@ -253,7 +253,7 @@ class ListOffsetsRequest:
 
 @struct
 class ListOffsetsPartitionResponse:
-    """What was found in one partition: (−1, −1) when there is no such record."""
+    """The offset found in one partition; (−1, −1) without one."""
 
     partition_index: Int32
     error_code: Int16 = 0
@@ -265,7 +265,7 @@ class ListOffsetsPartitionResponse:
 
 @struct
 class ListOffsetsTopicResponse:
-    """What was found in one topic."""
+    """The offsets found in one topic."""
 
     name: String
     partitions: list[ListOffsetsPartitionResponse]
@@ -273,7 +273,7 @@ class ListOffsetsTopicResponse:
 
 @message(2, versions="0-11", flexible="6+")
 class ListOffsetsResponse:
-    """The answer to :class:`ListOffsetsRequest`."""
+    """The response to :class:`ListOffsetsRequest`."""
 
     throttle_time_ms: Int32 = field("2+", default=0, ignorable=True)
     topics: list[ListOffsetsTopicResponse]
@@ -298,7 +298,9 @@ class OffsetForLeaderTopic:
 
 @message(23, versions="0-4", flexible="4+")
 class OffsetForLeaderEpochRequest:
-    """Where did this epoch end? Asked by followers (``replica_id`` their own) and consumers (−1) to find divergence."""
+    """
+    Find the end offsets of leader epochs. Followers (``replica_id``) and consumers (−1) ask, to find a divergence.
+    """
 
     replica_id: Int32 = field("3+", default=-2, ignorable=True)
     topics: list[OffsetForLeaderTopic]
@@ -306,7 +308,7 @@ class OffsetForLeaderEpochRequest:
 
 @struct
 class EpochEndOffset:
-    """Where the largest epoch up to the one asked for ends; −1 for unknown."""
+    """The end offset of the largest epoch up to the requested one; −1: unknown."""
 
     error_code: Int16 = 0
     partition: Int32
@@ -316,7 +318,7 @@ class EpochEndOffset:
 
 @struct
 class OffsetForLeaderTopicResult:
-    """Where the epochs end in one topic."""
+    """The end offsets of epochs in one topic."""
 
     topic: String
     partitions: list[EpochEndOffset]
@@ -324,7 +326,7 @@ class OffsetForLeaderTopicResult:
 
 @message(23, versions="0-4", flexible="4+")
 class OffsetForLeaderEpochResponse:
-    """The answer to :class:`OffsetForLeaderEpochRequest`."""
+    """The response to :class:`OffsetForLeaderEpochRequest`."""
 
     throttle_time_ms: Int32 = field("2+", default=0, ignorable=True)
     topics: list[OffsetForLeaderTopicResult]

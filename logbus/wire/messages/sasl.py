@@ -1,4 +1,4 @@
-"""Who is asking: SaslHandshake (17), SaslAuthenticate (36)."""
+"""SASL authentication: SaslHandshake (17), SaslAuthenticate (36)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from logbus.wire.schema import Bytes, Int16, Int64, String, field, message
 
 @message(17, versions="0-1", flexible="none")
 class SaslHandshakeRequest:
-    """Choose a mechanism. After version 1 its words go in SaslAuthenticate requests (KIP-152), after 0 bare."""
+    """
+    Choose a mechanism. After version 1 its tokens are sent in SaslAuthenticate requests (KIP-152), after version 0
+    bare.
+    """
 
     mechanism: String
 
 
 @message(17, versions="0-1", flexible="none")
 class SaslHandshakeResponse:
-    """The answer to :class:`SaslHandshakeRequest`, with the mechanisms that there are."""
+    """The response to :class:`SaslHandshakeRequest`, with the supported mechanisms."""
 
     error_code: Int16 = 0
     mechanisms: list[String]
@@ -22,14 +25,14 @@ class SaslHandshakeResponse:
 
 @message(36, versions="0-2", flexible="2+")
 class SaslAuthenticateRequest:
-    """One word of the client in the mechanism's conversation."""
+    """One token of the client."""
 
     auth_bytes: Bytes
 
 
 @message(36, versions="0-2", flexible="2+")
 class SaslAuthenticateResponse:
-    """The server's word; after ``session_lifetime_ms`` it wants to hear the client's again (KIP-368), 0: never."""
+    """The server's token; the client must authenticate again within ``session_lifetime_ms`` (KIP-368), 0: never."""
 
     error_code: Int16 = 0
     error_message: String | None

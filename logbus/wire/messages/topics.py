@@ -1,4 +1,4 @@
-"""Making and unmaking topics: CreateTopics (19), DeleteTopics (20), DeleteRecords (21), CreatePartitions (37)."""
+"""Topics: CreateTopics (19), DeleteTopics (20), DeleteRecords (21), CreatePartitions (37)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from logbus.wire.schema import (
 
 @struct
 class CreatableReplicaAssignment:
-    """Where the replicas of one partition are to be."""
+    """The replicas of one partition."""
 
     partition_index: Int32
     broker_ids: list[Int32]
@@ -28,7 +28,7 @@ class CreatableReplicaAssignment:
 
 @struct
 class CreatableTopicConfig:
-    """A setting that the topic is to have."""
+    """A setting of the new topic."""
 
     name: String
     value: String | None
@@ -47,7 +47,7 @@ class CreatableTopic:
 
 @message(19, versions="0-7", flexible="5+")
 class CreateTopicsRequest:
-    """Create topics, or only say whether it would work."""
+    """Create topics, or only validate that."""
 
     topics: list[CreatableTopic]
     timeout_ms: Int32 = 60_000
@@ -67,7 +67,7 @@ class CreatableTopicConfigs:
 
 @struct
 class CreatableTopicResult:
-    """What became of one topic; the error of describing its settings is apart from that of creating it."""
+    """The result for one topic; describing its settings has an error code of its own."""
 
     name: String
     topic_id: Uuid = field("7+", default=ZERO_UUID, ignorable=True)
@@ -81,7 +81,7 @@ class CreatableTopicResult:
 
 @message(19, versions="0-7", flexible="5+")
 class CreateTopicsResponse:
-    """The answer to :class:`CreateTopicsRequest`."""
+    """The response to :class:`CreateTopicsRequest`."""
 
     throttle_time_ms: Int32 = field("2+", default=0, ignorable=True)
     topics: list[CreatableTopicResult]
@@ -106,7 +106,7 @@ class DeleteTopicsRequest:
 
 @struct
 class DeletableTopicResult:
-    """What became of one topic."""
+    """The result for one topic."""
 
     name: String | None = field(nullable="6+")
     topic_id: Uuid = field("6+", default=ZERO_UUID, ignorable=True)
@@ -116,7 +116,7 @@ class DeletableTopicResult:
 
 @message(20, versions="0-6", flexible="4+")
 class DeleteTopicsResponse:
-    """The answer to :class:`DeleteTopicsRequest`."""
+    """The response to :class:`DeleteTopicsRequest`."""
 
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
     responses: list[DeletableTopicResult]
@@ -124,7 +124,7 @@ class DeleteTopicsResponse:
 
 @struct
 class DeleteRecordsPartition:
-    """The first offset to keep of one partition; −1 deletes up to the high watermark."""
+    """The first offset of one partition to keep; −1 deletes up to the high watermark."""
 
     partition_index: Int32
     offset: Int64
@@ -132,7 +132,7 @@ class DeleteRecordsPartition:
 
 @struct
 class DeleteRecordsTopic:
-    """What to delete of one topic."""
+    """The partitions of one topic."""
 
     name: String
     partitions: list[DeleteRecordsPartition]
@@ -148,7 +148,7 @@ class DeleteRecordsRequest:
 
 @struct
 class DeleteRecordsPartitionResult:
-    """Where one partition starts now."""
+    """The new log start offset of one partition."""
 
     partition_index: Int32
     low_watermark: Int64
@@ -157,7 +157,7 @@ class DeleteRecordsPartitionResult:
 
 @struct
 class DeleteRecordsTopicResult:
-    """Where the partitions of one topic start now."""
+    """The new log start offsets of one topic."""
 
     name: String
     partitions: list[DeleteRecordsPartitionResult]
@@ -165,7 +165,7 @@ class DeleteRecordsTopicResult:
 
 @message(21, versions="0-2", flexible="2+")
 class DeleteRecordsResponse:
-    """The answer to :class:`DeleteRecordsRequest`."""
+    """The response to :class:`DeleteRecordsRequest`."""
 
     throttle_time_ms: Int32 = 0
     topics: list[DeleteRecordsTopicResult]
@@ -173,14 +173,14 @@ class DeleteRecordsResponse:
 
 @struct
 class CreatePartitionsAssignment:
-    """Where the replicas of one new partition are to be."""
+    """The replicas of one new partition."""
 
     broker_ids: list[Int32]
 
 
 @struct
 class CreatePartitionsTopic:
-    """How many partitions a topic is to have in all."""
+    """The new total number of a topic's partitions."""
 
     name: String
     count: Int32
@@ -189,7 +189,7 @@ class CreatePartitionsTopic:
 
 @message(37, versions="0-3", flexible="2+")
 class CreatePartitionsRequest:
-    """Give topics more partitions, or only say whether it would work."""
+    """Add partitions to topics, or only validate that."""
 
     topics: list[CreatePartitionsTopic]
     timeout_ms: Int32
@@ -198,7 +198,7 @@ class CreatePartitionsRequest:
 
 @struct
 class CreatePartitionsTopicResult:
-    """What became of one topic."""
+    """The result for one topic."""
 
     name: String
     error_code: Int16 = 0
@@ -207,7 +207,7 @@ class CreatePartitionsTopicResult:
 
 @message(37, versions="0-3", flexible="2+")
 class CreatePartitionsResponse:
-    """The answer to :class:`CreatePartitionsRequest`."""
+    """The response to :class:`CreatePartitionsRequest`."""
 
     throttle_time_ms: Int32 = 0
     results: list[CreatePartitionsTopicResult]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from logbus.wire.schema import Bool, Int8, Int16, Int32, Int64, String, field, message, struct
 
-# Of a producer: its id, and what its transaction holds.
+# From producers.
 
 
 @message(22, versions="0-5", flexible="2+")
 class InitProducerIdRequest:
-    """Get a producer id, or (from version 3) the next epoch of the one the producer has (KIP-360)."""
+    """Get a producer id, or (from version 3) bump the epoch of an existing one (KIP-360)."""
 
     transactional_id: String | None
     transaction_timeout_ms: Int32
@@ -22,7 +22,7 @@ class InitProducerIdRequest:
 
 @message(22, versions="0-5", flexible="2+")
 class InitProducerIdResponse:
-    """The answer to :class:`InitProducerIdRequest`."""
+    """The response to :class:`InitProducerIdRequest`."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -32,7 +32,7 @@ class InitProducerIdResponse:
 
 @struct
 class AddPartitionsToTxnTopic:
-    """The partitions of one topic that are to be in a transaction."""
+    """The partitions of one topic."""
 
     name: String
     partitions: list[Int32]
@@ -40,7 +40,7 @@ class AddPartitionsToTxnTopic:
 
 @struct
 class AddPartitionsToTxnTransaction:
-    """One transaction of several; with ``verify_only``, nothing is added (KIP-890)."""
+    """One of several transactions; with ``verify_only``, nothing is added (KIP-890)."""
 
     transactional_id: String
     producer_id: Int64
@@ -62,7 +62,7 @@ class AddPartitionsToTxnRequest:
 
 @struct
 class AddPartitionsToTxnPartitionResult:
-    """Whether a partition is in the transaction."""
+    """The result for one partition."""
 
     partition_index: Int32
     partition_error_code: Int16 = 0
@@ -70,7 +70,7 @@ class AddPartitionsToTxnPartitionResult:
 
 @struct
 class AddPartitionsToTxnTopicResult:
-    """Which partitions of one topic are in the transaction."""
+    """The results for one topic."""
 
     name: String
     results_by_partition: list[AddPartitionsToTxnPartitionResult]
@@ -78,7 +78,7 @@ class AddPartitionsToTxnTopicResult:
 
 @struct
 class AddPartitionsToTxnResult:
-    """Which partitions are in one transaction of several."""
+    """The results for one of several transactions."""
 
     transactional_id: String
     topic_results: list[AddPartitionsToTxnTopicResult]
@@ -86,7 +86,7 @@ class AddPartitionsToTxnResult:
 
 @message(24, versions="0-5", flexible="3+")
 class AddPartitionsToTxnResponse:
-    """The answer to :class:`AddPartitionsToTxnRequest`."""
+    """The response to :class:`AddPartitionsToTxnRequest`."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = field("4+", default=0, ignorable=True)
@@ -96,7 +96,7 @@ class AddPartitionsToTxnResponse:
 
 @message(25, versions="0-4", flexible="3+")
 class AddOffsetsToTxnRequest:
-    """Add the offsets of a group to a transaction: the partition of ``__consumer_offsets`` that holds the group's."""
+    """Add a group's offsets to a transaction: the group's partition of ``__consumer_offsets``."""
 
     transactional_id: String
     producer_id: Int64
@@ -106,7 +106,7 @@ class AddOffsetsToTxnRequest:
 
 @message(25, versions="0-4", flexible="3+")
 class AddOffsetsToTxnResponse:
-    """The answer to :class:`AddOffsetsToTxnRequest`."""
+    """The response to :class:`AddOffsetsToTxnRequest`."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -124,7 +124,10 @@ class EndTxnRequest:
 
 @message(26, versions="0-5", flexible="3+")
 class EndTxnResponse:
-    """The answer to :class:`EndTxnRequest`; from version 5, with the id and epoch to go on with (KIP-890)."""
+    """
+    The response to :class:`EndTxnRequest`; from version 5, with the producer id and epoch for the next transaction
+    (KIP-890).
+    """
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -153,9 +156,9 @@ class TxnOffsetCommitRequestTopic:
 @message(28, versions="0-5", flexible="3+")
 class TxnOffsetCommitRequest:
     """
-    Commit offsets when the transaction commits.
+    Commit offsets as part of a transaction.
 
-    From version 5, the group is added to the transaction by that (KIP-890); before, AddOffsetsToTxn has added it.
+    From version 5 that adds the group to the transaction (KIP-890); before, AddOffsetsToTxn must come first.
     """
 
     transactional_id: String
@@ -170,7 +173,7 @@ class TxnOffsetCommitRequest:
 
 @struct
 class TxnOffsetCommitResponsePartition:
-    """What became of the commit for one partition."""
+    """The result of the commit for one partition."""
 
     partition_index: Int32
     error_code: Int16 = 0
@@ -178,7 +181,7 @@ class TxnOffsetCommitResponsePartition:
 
 @struct
 class TxnOffsetCommitResponseTopic:
-    """What became of the commits for one topic."""
+    """The result of the commits for one topic."""
 
     name: String
     partitions: list[TxnOffsetCommitResponsePartition]
@@ -186,13 +189,13 @@ class TxnOffsetCommitResponseTopic:
 
 @message(28, versions="0-5", flexible="3+")
 class TxnOffsetCommitResponse:
-    """The answer to :class:`TxnOffsetCommitRequest`."""
+    """The response to :class:`TxnOffsetCommitRequest`."""
 
     throttle_time_ms: Int32 = 0
     topics: list[TxnOffsetCommitResponseTopic]
 
 
-# From the coordinator to the leaders of the partitions.
+# From coordinators to the leaders of partitions.
 
 
 @struct
@@ -206,10 +209,10 @@ class WritableTxnMarkerTopic:
 @struct
 class WritableTxnMarker:
     """
-    The end of one transaction.
+    The marker of one transaction.
 
     ``transaction_result`` is true for a commit. ``coordinator_epoch`` is the leader epoch of the partition of
-    ``__transaction_state``. ``transaction_version`` 2 says that the epoch grows with each transaction (KIP-1228).
+    ``__transaction_state``. With ``transaction_version`` 2 the producer epoch grows with each transaction (KIP-1228).
     """
 
     producer_id: Int64
@@ -222,14 +225,14 @@ class WritableTxnMarker:
 
 @message(27, versions="0-2", flexible="1+")
 class WriteTxnMarkersRequest:
-    """End transactions in partitions, by a marker in each."""
+    """End transactions in partitions, by writing markers."""
 
     markers: list[WritableTxnMarker]
 
 
 @struct
 class WritableTxnMarkerPartitionResult:
-    """Whether the marker is in one partition."""
+    """The result for one partition."""
 
     partition_index: Int32
     error_code: Int16 = 0
@@ -237,7 +240,7 @@ class WritableTxnMarkerPartitionResult:
 
 @struct
 class WritableTxnMarkerTopicResult:
-    """Whether the markers are in the partitions of one topic."""
+    """The results for one topic."""
 
     name: String
     partitions: list[WritableTxnMarkerPartitionResult]
@@ -245,7 +248,7 @@ class WritableTxnMarkerTopicResult:
 
 @struct
 class WritableTxnMarkerResult:
-    """Whether the markers of one transaction are written."""
+    """The results for the markers of one transaction."""
 
     producer_id: Int64
     topics: list[WritableTxnMarkerTopicResult]
@@ -253,6 +256,6 @@ class WritableTxnMarkerResult:
 
 @message(27, versions="0-2", flexible="1+")
 class WriteTxnMarkersResponse:
-    """The answer to :class:`WriteTxnMarkersRequest`."""
+    """The response to :class:`WriteTxnMarkersRequest`."""
 
     markers: list[WritableTxnMarkerResult]

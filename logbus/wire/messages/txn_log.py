@@ -1,9 +1,9 @@
 """
-What brokers write into ``__transaction_state``: one record per transactional id, its newest state.
+Records of ``__transaction_state``: one record per transactional id, with its latest state.
 
-Key and value carry their own version in front (:func:`~logbus.wire.schema.decode_versioned`). A value of null deletes.
-The formats are those of Kafka (``TransactionLogKey.json``, ``TransactionLogValue.json``), so that its tools read our
-files and we read its.
+Key and value begin with their own version (:func:`~logbus.wire.schema.decode_versioned`). A null value deletes. The
+formats are those of Kafka (``TransactionLogKey.json``, ``TransactionLogValue.json``), so both can read each other's
+files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class TransactionLogKey:
 
 @struct
 class TransactionLogPartitions:
-    """The partitions of one topic that are in the transaction."""
+    """The partitions of one topic in the transaction."""
 
     topic: String
     partition_ids: list[Int32]

@@ -1,4 +1,7 @@
-"""What goes on in transactions (KIP-664): DescribeProducers (61), DescribeTransactions (65), ListTransactions (66)."""
+"""
+States of producers and transactions (KIP-664): DescribeProducers (61), DescribeTransactions (65), ListTransactions
+(66).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from logbus.wire.schema import Int16, Int32, Int64, String, field, message, stru
 
 @struct
 class DescribeProducersTopicRequest:
-    """The partitions of one topic whose producers are asked for."""
+    """Partitions of one topic."""
 
     name: String
     partition_indexes: list[Int32]
@@ -15,7 +18,7 @@ class DescribeProducersTopicRequest:
 
 @message(61, versions="0", flexible="0+")
 class DescribeProducersRequest:
-    """Which producers write to these partitions? Asked of their leaders."""
+    """List the producers that write to partitions. Sent to their leaders."""
 
     topics: list[DescribeProducersTopicRequest]
 
@@ -57,7 +60,7 @@ class DescribeProducersTopicResponse:
 
 @message(61, versions="0", flexible="0+")
 class DescribeProducersResponse:
-    """The answer to :class:`DescribeProducersRequest`."""
+    """The response to :class:`DescribeProducersRequest`."""
 
     throttle_time_ms: Int32 = 0
     topics: list[DescribeProducersTopicResponse]
@@ -65,7 +68,7 @@ class DescribeProducersResponse:
 
 @message(65, versions="0", flexible="0+")
 class DescribeTransactionsRequest:
-    """In which state are these transactional ids? Asked of their coordinator."""
+    """Describe transactional ids. Sent to their coordinator."""
 
     transactional_ids: list[String]
 
@@ -94,7 +97,7 @@ class DescribedTransactionState:
 
 @message(65, versions="0", flexible="0+")
 class DescribeTransactionsResponse:
-    """The answer to :class:`DescribeTransactionsRequest`."""
+    """The response to :class:`DescribeTransactionsRequest`."""
 
     throttle_time_ms: Int32 = 0
     transaction_states: list[DescribedTransactionState]
@@ -126,7 +129,7 @@ class ListedTransactionState:
 
 @message(66, versions="0-2", flexible="0+")
 class ListTransactionsResponse:
-    """The answer to :class:`ListTransactionsRequest`; ``unknown_state_filters`` are no states there are."""
+    """The response to :class:`ListTransactionsRequest`; ``unknown_state_filters`` are no states there are."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
